@@ -3,6 +3,8 @@ of the unit tests, have to behave as the real one."""
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path, PurePath
 
 import pytest
@@ -40,6 +42,24 @@ def write(disk: Disk, path: PurePath, data: bytes) -> None:
     file.close()
 
 
+def evict(disk: Disk, path: PurePath) -> None:
+    """Skips the test where the file system does not tell what memory holds."""
+    if isinstance(disk, SimDisk):
+        disk.evict()
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.preadv(descriptor, [bytearray(1)], 0, os.RWF_NOWAIT)
+        os.fsync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    except OSError as error:
+        if error.errno != errno.EOPNOTSUPP:
+            raise
+        pytest.skip("this file system cannot tell what memory holds")
+    finally:
+        os.close(descriptor)
+
+
 class TestFiles:
     def test_buffers_are_written_one_after_another(self, disk: Disk, directory: PurePath) -> None:
         file = disk.open(directory / "f", create=True)
@@ -72,6 +92,30 @@ class TestFiles:
         file = disk.open(directory / "f")
         assert file.read_at(10, 1) == b"bc"
         assert file.read_at(10, 3) == b""
+        file.close()
+
+    def test_what_memory_holds_is_read_without_waiting(
+        self, disk: Disk, directory: PurePath
+    ) -> None:
+        write(disk, directory / "f", b"abc")
+        file = disk.open(directory / "f")
+        assert file.read_cached(2, 1) == b"bc"
+        assert file.read_cached(10, 0) == b"abc"
+        assert file.read_cached(10, 3) == b""
+        file.close()
+
+    def test_memory_ends_where_the_file_is_on_the_disk_alone(
+        self, disk: Disk, directory: PurePath
+    ) -> None:
+        data = bytes(range(256)) * 4096
+        write(disk, directory / "f", data)
+        file = disk.open(directory / "f")
+        evict(disk, directory / "f")
+        held = file.read_cached(len(data), 0)
+        assert len(held) < len(data)
+        assert data.startswith(held)
+        assert file.read_at(len(data), 0) == data
+        assert file.read_cached(len(data), 0) == data
         file.close()
 
     def test_a_cut_file_ends_there(self, disk: Disk, directory: PurePath) -> None:

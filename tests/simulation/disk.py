@@ -16,6 +16,7 @@ from pathlib import PurePath
 # nothing, or a torn part.
 _KEEP_ALL = 0.3
 _KEEP_NOTHING = 0.6
+PAGE_BYTES = 512
 
 
 def refusal(number: int) -> OSError:
@@ -29,15 +30,17 @@ def _missing(path: PurePath) -> FileNotFoundError:
 class Inode:
     """`before`: what a power failure leaves, where it is not simply the first
     `synced_bytes` of `data`. `dropped`: from where to where the page cache holds what a
-    failed sync could not write, and what the kernel takes for written since."""
+    failed sync could not write, and what the kernel takes for written since. `cold`: the pages
+    that memory does not hold."""
 
-    __slots__ = ("before", "data", "dropped", "synced_bytes")
+    __slots__ = ("before", "cold", "data", "dropped", "synced_bytes")
 
     def __init__(self, data: bytes = b"", *, synced: bool = False) -> None:
         self.data = bytearray(data)
         self.synced_bytes = len(data) if synced else 0
         self.before: bytes | None = None
         self.dropped: tuple[int, int] | None = None
+        self.cold: set[int] = set()
 
     def keep_synced(self, position: int) -> None:
         """Before bytes from `position` on change."""
@@ -54,6 +57,20 @@ class Inode:
         elif end >= last:
             last = min(last, start)
         self.dropped = (first, last) if first < last else None
+
+    def evict(self) -> None:
+        self.cold = set(range(-(-len(self.data) // PAGE_BYTES)))
+
+    def touch(self, start: int, end: int) -> None:
+        """It is in memory from now on."""
+        if self.cold:
+            self.cold.difference_update(range(start // PAGE_BYTES, -(-end // PAGE_BYTES)))
+
+    def first_cold(self, start: int, end: int) -> int:
+        """Where memory ends; at `end` at the latest."""
+        pages = range(start // PAGE_BYTES, -(-end // PAGE_BYTES)) if self.cold else ()
+        cold = next((page * PAGE_BYTES for page in pages if page in self.cold), end)
+        return min(max(cold, start), end)
 
     def sync(self) -> None:
         self.before = None
@@ -104,12 +121,18 @@ class SimFile:
             inode.data.extend(bytes(position - len(inode.data)))
         inode.data[position : position + taken] = data[:taken]
         inode.written(position, position + taken)
+        inode.touch(position, position + taken)
         if taken < len(data):
             raise refusal(errno.ENOSPC)
 
     def read_at(self, size: int, position: int) -> bytes:
         self._disk.check_read()
+        self._inode.touch(position, position + size)
         return bytes(self._inode.data[position : position + size])
+
+    def read_cached(self, size: int, position: int) -> bytes:
+        held = self._inode.first_cold(position, position + size) - position
+        return self.read_at(held, position) if held else b""
 
     def truncate(self, size: int) -> None:
         self._inode.keep_synced(size)
@@ -217,6 +240,12 @@ class SimDisk:
         self._directories.clear()
         self._durable.clear()
 
+    def evict(self) -> None:
+        """Memory holds no file any more."""
+        for names in self._directories.values():
+            for inode in names.values():
+                inode.evict()
+
     def flip_bit(self, path: PurePath, position: int, bit: int) -> None:
         """Also in what is durable."""
         inode = self._inode(path)
@@ -252,7 +281,9 @@ class SimDisk:
         return len(self._inode(path).data)
 
     def read_file(self, path: PurePath) -> bytes:
-        return bytes(self._inode(path).data)
+        inode = self._inode(path)
+        inode.touch(0, len(inode.data))
+        return bytes(inode.data)
 
     def write_atomically(self, path: PurePath, data: bytes, *, sync: bool) -> None:
         names = self.names_in(path.parent)

@@ -4,7 +4,9 @@ what is old."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+import threading
+from collections.abc import Awaitable, Callable, Container, Iterable
+from functools import partial
 
 import structlog
 
@@ -19,12 +21,16 @@ from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.replicas.stray_events import StrayEvents
 from tidelog_broker.replication.isr_updates import IsrUpdates
 from tidelog_broker.stalls import stalled_ms
+from tidelog_broker.storage.checkpoints import CheckpointWrite
 from tidelog_broker.storage.log_directory import LogDirectory, Stray
 from tidelog_runtime.clock import Clock
 
 # Between two partitions of a long round the loop gets its turn.
 PARTITIONS_PER_TURN = 32
 FLUSHES_AT_ONCE = 8
+MAX_FLUSH_PAUSE_MS = 1_000
+# After each stray that was deleted: a file system that frees much at once holds up whoever writes.
+STRAY_PAUSE_S = 0.05
 
 _log = structlog.get_logger()
 
@@ -56,6 +62,8 @@ class Maintenance:
         self._stray_events = stray_events
         # By all replicas here, since the start.
         self.crowded_out = NOBODY
+        # Checkpoints are written one at a time.
+        self._writing = threading.Lock()
 
     async def judge_isrs(self, interval_ms: int) -> None:
         """A broker that was itself stalled has heard of no fetch meanwhile: it grants each
@@ -98,30 +106,51 @@ class Maintenance:
     async def write_checkpoints(self, interval_ms: int) -> None:
         while True:
             await asyncio.sleep(interval_ms / 1000)
-            self.checkpoint()
+            await self._checkpoint_in_thread()
 
-    def checkpoint(self, *, sync: bool = False) -> bool:
-        """Whether it could be written; an older one stays otherwise, which is safe."""
-        offsets = {p.key: p.high_watermark for p in self._manager.all()}
+    def checkpoint(self) -> bool:
+        """Blocks. Whether it could be written; an older one stays otherwise, which is safe."""
+        write = self._begin_checkpoint()
         try:
-            self._logs.checkpoint(offsets, sync=sync)
-            self._note_revision()
+            self._write(write)
+            return self._logs.finish_checkpoint(write)
         except OSError as error:
-            _log.error("checkpoint_failed", why=str(error))
-            return False
-        return True
+            return _not_written(error)
+
+    async def _checkpoint_in_thread(self, *, sync: bool = False) -> bool:
+        write = self._begin_checkpoint(sync=sync)
+        try:
+            await self._run_blocking(lambda: self._write(write))
+            return self._logs.finish_checkpoint(write)
+        except OSError as error:
+            return _not_written(error)
+
+    def _begin_checkpoint(self, *, sync: bool = False) -> CheckpointWrite:
+        offsets = {p.key: p.high_watermark for p in self._manager.all()}
+        return self._logs.begin_checkpoint(offsets, sync=sync)
+
+    def _write(self, checkpoint: CheckpointWrite) -> None:
+        with self._writing:
+            checkpoint.run()
+            if checkpoint.done:
+                self._note_revision()
 
     async def flush(self, interval_ms: int) -> None:
         while True:
             await asyncio.sleep(interval_ms / 1000)
-            await self.flush_once()
+            await self.flush_once(gently=True)
 
-    async def flush_once(self) -> None:
+    async def flush_once(self, *, gently: bool = False) -> None:
         """Syncs what has been written since the last time, several logs side by side: the
-        file system then makes one commit of many."""
+        file system then makes one commit of many. `gently`: half of the time it pauses, for
+        whoever writes waits for such commits as well."""
         keys = list(self._logs.keys())
         for first in range(0, len(keys), FLUSHES_AT_ONCE):
+            began_ms = self._clock.monotonic_ms()
             await asyncio.gather(*map(self._flush, keys[first : first + FLUSHES_AT_ONCE]))
+            if gently:
+                pause_ms = min(self._clock.monotonic_ms() - began_ms, MAX_FLUSH_PAUSE_MS)
+                await asyncio.sleep(pause_ms / 1000)
 
     async def _flush(self, key: ReplicaKey) -> None:
         log = self._logs.log_of(key)
@@ -138,18 +167,25 @@ class Maintenance:
             if self._logs.log_of(key) is log:
                 self._manager.log_failed(key, error)
 
-    async def delete_old(self, interval_ms: int, stray_retention_ms: int) -> None:
+    async def delete_old(self, interval_ms: int) -> None:
         while True:
             await asyncio.sleep(interval_ms / 1000)
             await self._delete_old_segments(list(self._manager.all()))
+
+    async def delete_strays(self, interval_ms: int, stray_retention_ms: int) -> None:
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
             try:
                 await self._sweep(stray_retention_ms)
             except OSError as error:
                 _log.error("sweep_failed", why=str(error))
 
-    async def expire_producers(self, interval_ms: int, expiration_ms: int) -> None:
-        """Every replica by its own clock: whether a producer is forgotten a moment earlier
-        here than there makes no difference to one that has been silent for so long."""
+    async def expire_producers(
+        self, interval_ms: int, expiration_ms: int, named: Callable[[], Container[int]]
+    ) -> None:
+        """`named`: producers whose name is there, which are kept. Every replica by its own
+        clock: whether a producer is forgotten a moment earlier here than there makes no
+        difference to one that has been silent for so long."""
         while True:
             await asyncio.sleep(interval_ms / 1000)
             expired, crowded_out = 0, NOBODY
@@ -158,7 +194,10 @@ class Maintenance:
                     await asyncio.sleep(0)
                 producers = partition.log.producers
                 expired += producers.states.expire(
-                    self._clock.wall_ms(), expiration_ms, monotonic_ms=self._clock.monotonic_ms()
+                    self._clock.wall_ms(),
+                    expiration_ms,
+                    monotonic_ms=self._clock.monotonic_ms(),
+                    named=named(),
                 )
                 crowded_out = crowded_out.and_(producers.take_crowded_out())
             if expired:
@@ -192,10 +231,13 @@ class Maintenance:
         # A replica that a checkpoint names, and that is nowhere, counts as damage. So the
         # checkpoint without them comes first, on the disk; what is set aside after it has
         # to wait for the next round.
-        if strays and self.checkpoint(sync=True):
+        if strays and await self._checkpoint_in_thread(sync=True):
             deleted: list[Stray] = []
             try:
-                await self._run_blocking(lambda: self._logs.delete_strays(strays, deleted))
+                for stray in strays:
+                    await self._run_blocking(partial(self._logs.delete_stray, stray))
+                    deleted.append(stray)
+                    await asyncio.sleep(STRAY_PAUSE_S)
             finally:
                 self._stray_events.deleted(tuple(deleted))
 
@@ -218,3 +260,8 @@ class Maintenance:
                     segments=deleted,
                     log_start_offset=log.log_start_offset,
                 )
+
+
+def _not_written(error: OSError) -> bool:
+    _log.error("checkpoint_failed", why=str(error))
+    return False

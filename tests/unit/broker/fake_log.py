@@ -8,6 +8,7 @@ from tidelog.batch import new_batch, stamp
 from tidelog.model import NO_EPOCH, Batch, Codec, EpochEnd, TopicPartition
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.producer_state import NOBODY, CrowdedOut, ProducerStates
+from tidelog_broker.partition.replica_log import CachedBatches
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
 
 NAME = TopicPartition("orders", 0)
@@ -106,6 +107,9 @@ class FakeLog:
             found.append(batch)
         return found
 
+    def read_cached(self, offset: int, *, max_bytes: int, up_to: int) -> CachedBatches:
+        return CachedBatches(self.read(offset, max_bytes=max_bytes, up_to=up_to), None)
+
     def truncate_to(self, offset: int) -> None:
         self.batches = [b for b in self.batches if b.header.next_offset <= offset]
         self.producers.states = self.producers.below_start()
@@ -117,7 +121,13 @@ class FakeLog:
         self.producers = FakeProducers()
         self.producers.lacking = offset > 0
 
-    def offset_for_timestamp(self, timestamp_ms: int, up_to: int) -> Batch | None:
+    def offset_for_timestamp(
+        self,
+        timestamp_ms: int,
+        up_to: int,
+        *,
+        waits: bool = True,  # noqa: ARG002
+    ) -> Batch | None:
         return next(
             (
                 b

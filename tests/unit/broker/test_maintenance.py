@@ -1,7 +1,7 @@
 """What a broker does by the clock."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pytest
 from structlog.testing import capture_logs
@@ -161,7 +161,7 @@ async def test_old_segments_are_deleted_up_to_the_high_watermark() -> None:
     (partition,) = await broker.replicas.take(config=OLD)
     await segments_of(broker, partition)
     append(partition, b"not committed")
-    async with at_work(broker.maintenance.delete_old(1000, 0)):
+    async with at_work(broker.maintenance.delete_old(1000)):
         await asyncio.sleep(10)
     assert (partition.log.log_start_offset, partition.log.log_end_offset) == (2, 3)
 
@@ -170,7 +170,7 @@ async def test_retention_goes_on_when_a_partition_is_removed_during_its_round() 
     broker = Broker()
     partitions = await broker.replicas.take(numbers=range(40), config=OLD)
     await segments_of(broker, partitions[0])
-    async with at_work(broker.maintenance.delete_old(1000, 0)):
+    async with at_work(broker.maintenance.delete_old(1000)):
         # The round is at its first pause.
         await asyncio.sleep(1)
         for number in range(1, 40):
@@ -188,7 +188,7 @@ async def test_a_log_that_failed_is_not_said_again_in_every_round() -> None:
     with capture_logs() as lines:
         async with (
             at_work(broker.maintenance.flush(1000)),
-            at_work(broker.maintenance.delete_old(1000, 0)),
+            at_work(broker.maintenance.delete_old(1000)),
         ):
             await asyncio.sleep(5)
     assert lines == []
@@ -201,7 +201,7 @@ async def test_a_stray_goes_when_the_store_has_said_so_and_no_checkpoint_names_i
     commit(partition)
     broker.maintenance.checkpoint()
     broker.replicas.logs.set_aside(KEY)
-    async with at_work(broker.maintenance.delete_old(1000, 0)):
+    async with at_work(broker.maintenance.delete_strays(1000, 0)):
         await asyncio.sleep(1.1)
     assert broker.replicas.logs.expired_strays(0) == []
     broker.replicas.memory.power_failure()
@@ -212,7 +212,7 @@ async def test_a_stray_that_is_deleted_is_told_so() -> None:
     broker = Broker()
     await broker.replicas.lead()
     broker.replicas.logs.set_aside(KEY, since_ms=1)
-    async with at_work(broker.maintenance.delete_old(1000, 0)):
+    async with at_work(broker.maintenance.delete_strays(1000, 0)):
         await asyncio.sleep(1.1)
     (deleted,) = broker.replicas.told(Kind.DELETE)
     assert (deleted.stage, deleted.cause, deleted.name) == (Stage.COMPLETED, Cause.STRAY, NAME)
@@ -224,12 +224,12 @@ async def test_what_was_deleted_before_the_disk_refused_is_told() -> None:
     for number in (0, 1):
         broker.replicas.logs.set_aside(ReplicaKey(TOPIC_ID, number), since_ms=1)
 
-    def refuse_the_second(strays: Sequence[Stray], deleted: list[Stray]) -> None:
-        deleted.append(strays[0])
-        raise OSError(5, "no")
+    def refuse_the_second(stray: Stray) -> None:
+        if stray.name == on(1):
+            raise OSError(5, "no")
 
-    broker.replicas.logs.delete_strays = refuse_the_second  # type: ignore[method-assign, assignment]
-    async with at_work(broker.maintenance.delete_old(1000, 0)):
+    broker.replicas.logs.delete_stray = refuse_the_second  # type: ignore[method-assign]
+    async with at_work(broker.maintenance.delete_strays(1000, 0)):
         await asyncio.sleep(1.1)
     assert [told.name for told in broker.replicas.told(Kind.DELETE)] == [on(0)]
 
@@ -251,7 +251,7 @@ async def test_what_is_deleted_while_a_sweep_is_under_way_waits_for_the_next() -
         work()
 
     maintenance = broker.with_blocking(meanwhile)
-    async with at_work(maintenance.delete_old(1000, 0)):
+    async with at_work(maintenance.delete_strays(1000, 0)):
         await asyncio.sleep(1.1)
     assert [stray.key for stray in broker.replicas.logs.expired_strays(0)] == [KEY]
     assert Replicas(broker.replicas.disk).damaged == []
@@ -263,7 +263,7 @@ async def test_silent_producers_are_forgotten_by_the_clock_also_where_nothing_is
     for partition in (led, followed):
         partition.append([sent_by(7, 0)], Acks.LEADER, broker.replicas.clock.wall_ms())
     followed.take(state(leader=2, epoch=6), 11, broker_epoch=epoch_of(1), now_ms=1)
-    async with at_work(broker.maintenance.expire_producers(1000, 5000)):
+    async with at_work(broker.maintenance.expire_producers(1000, 5000, frozenset)):
         await asyncio.sleep(4.5 + LONGEST_DELIVERY_MS / 1000)
         assert [len(p.log.producers.states) for p in (led, followed)] == [1, 1]
         await asyncio.sleep(2.5)
@@ -278,7 +278,7 @@ async def test_who_is_crowded_out_is_told_in_one_line_a_round_and_added_up(
     broker = Broker()
     partitions = await broker.replicas.take(numbers=(0, 1))
     with capture_logs() as lines:
-        async with at_work(broker.maintenance.expire_producers(1000, 1 << 40)):
+        async with at_work(broker.maintenance.expire_producers(1000, 1 << 40, frozenset)):
             for first in (1, 11):
                 for partition in partitions:
                     for producer in range(first, first + 3):
@@ -299,7 +299,7 @@ async def test_a_stray_that_the_store_wants_here_stays() -> None:
     broker.maintenance = broker.with_blocking(at_once, none_of_them)
     await broker.replicas.lead()
     broker.replicas.logs.set_aside(KEY)
-    async with at_work(broker.maintenance.delete_old(1000, 0)):
+    async with at_work(broker.maintenance.delete_strays(1000, 0)):
         await asyncio.sleep(10)
     assert [stray.key for stray in broker.replicas.logs.expired_strays(0)] == [KEY]
 

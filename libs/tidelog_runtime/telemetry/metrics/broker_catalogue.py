@@ -28,7 +28,7 @@ MAX_TOPIC_SERIES = 50
 # Brokers beyond these have no series of their own; their partitions count in the totals.
 MAX_PEER_SERIES = 50
 # Brokers that moves add replicas to at once.
-MAX_RECEIVER_SERIES = 40
+MAX_RECEIVER_SERIES = 35
 
 PRODUCE, FETCH = "produce", "fetch"
 REPLICA_OUT, REPLICA_IN = "replica_out", "replica_in"
@@ -289,6 +289,13 @@ CROWDED_OUT = counter(
     labels=("last_write",),
     series=[(age,) for age in LAST_WRITES],
 )
+PRODUCER_NAMES = gauge(
+    "tidelog_named_producers",
+    "Names of producers in the cluster, as this broker knows it; each takes room in etcd, in every "
+    "broker and in every partition that it wrote to.",
+    "Look for jobs that take new names for each run; producer_name_expiration_ms says after how "
+    "long an unused one is given up.",
+)
 WAITING_CONSUMERS = gauge(
     "tidelog_waiting_consumers_partitions",
     "Partitions led here whose consumers get nothing, because their offset lies between high "
@@ -376,6 +383,7 @@ BROKER_METRICS = (
     TOPIC_BYTES,
     TOPIC_RECORDS,
     CROWDED_OUT,
+    PRODUCER_NAMES,
     WAITING_CONSUMERS,
     LOG_SIZE,
     LOG_SEGMENTS,

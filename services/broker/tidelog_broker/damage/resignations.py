@@ -199,7 +199,9 @@ class Resignations:
     def _cached(self, name: TopicPartition) -> _Found:
         """May be old, which the guard finds out."""
         versioned: VersionedState | None = self._cache.state_of(name)
-        return _Found(*versioned) if versioned is not None else _Found(None, 0)
+        if versioned is None:
+            return _Found(None, 0)
+        return _Found(versioned.state, versioned.revision)
 
     async def _write(
         self,

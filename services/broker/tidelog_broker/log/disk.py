@@ -6,6 +6,7 @@ not synced and tear what was half written. All methods raise `OSError`.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Sequence
@@ -15,6 +16,10 @@ from typing import Protocol
 # The kernel takes at most this many buffers in one vectored write.
 _MAX_BUFFERS = 1024
 _COPY_BYTES = 1 << 20
+# What a read that must not wait is answered by file systems without it, and by sandboxes.
+_CANNOT_TELL = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+# From here on it is worth a call to learn that nothing is cached before room is made for it.
+_PROBED_BYTES = 64 << 10
 TEMPORARY_SUFFIX = ".tmp"
 
 
@@ -26,6 +31,10 @@ class DiskFile(Protocol):
 
     def read_at(self, size: int, position: int) -> bytes:
         """Fewer bytes only at the end of the file."""
+
+    def read_cached(self, size: int, position: int) -> bytes | bytearray:
+        """The same without waiting for the disk: ends where memory does not hold the file.
+        Where the file system cannot tell, it waits."""
 
     def truncate(self, size: int) -> None: ...
 
@@ -78,6 +87,7 @@ class OsFile:
     def __init__(self, path: PurePath, create: bool) -> None:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         self._descriptor = os.open(path, flags, 0o644)
+        self._tells_what_is_cached = True
 
     def write_at(self, position: int, buffers: Sequence[bytes]) -> None:
         for first in range(0, len(buffers), _MAX_BUFFERS):
@@ -105,6 +115,24 @@ class OsFile:
             data = os.pread(self._descriptor, missing, position + size - missing)
             parts.append(data)
         return b"".join(parts)
+
+    def read_cached(self, size: int, position: int) -> bytes | bytearray:
+        if self._tells_what_is_cached:
+            try:
+                if size >= _PROBED_BYTES:
+                    os.preadv(self._descriptor, [bytearray(1)], position, os.RWF_NOWAIT)
+                buffer = bytearray(size)
+                read = os.preadv(self._descriptor, [buffer], position, os.RWF_NOWAIT)
+            except BlockingIOError:
+                return b""
+            except OSError as error:
+                if error.errno not in _CANNOT_TELL:
+                    raise
+                self._tells_what_is_cached = False
+            else:
+                del buffer[read:]
+                return buffer
+        return self.read_at(size, position)
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._descriptor, size)

@@ -106,6 +106,21 @@ class SegmentIndexes:
         return indexes, summary
 
 
+class IndexRebuild:
+    """`indexes` hold all batches below `position`."""
+
+    def __init__(self, interval_bytes: int) -> None:
+        self.indexes = SegmentIndexes(interval_bytes)
+        self.position = 0
+        self._max_timestamp_ms = NO_TIMESTAMP
+
+    def note(self, header: BatchHeader, size: int) -> None:
+        """Of the batch that begins at `position`, which has `size` bytes in the file."""
+        self.indexes.note(header.base_offset, self.position, self._max_timestamp_ms)
+        self._max_timestamp_ms = max(self._max_timestamp_ms, header.max_timestamp_ms)
+        self.position += size
+
+
 def _little_endian(column: array[int]) -> array[int]:
     if sys.byteorder == "big":
         column.byteswap()

@@ -34,6 +34,7 @@ from tidelog_broker.log.retention import expired_segments, is_expired, is_roll_d
 from tidelog_broker.log.segment import Segment
 from tidelog_broker.log.segment_files import SegmentFiles
 from tidelog_broker.log.segments import Segments
+from tidelog_broker.partition.replica_log import CachedBatches, ColdDataError
 from tidelog_runtime.clock import Clock
 
 BeforeCut = Callable[[int], None]
@@ -178,13 +179,13 @@ class Log:
 
     def append_time_of(self, offset: int) -> int | None:
         """When the batch that holds the offset was appended by its leader, in milliseconds
-        since 1970; None at the log's end, outside the log, and where the disk does not tell.
+        since 1970; None at the log's end, outside the log, and where memory does not hold it.
         Reads a frame's header, and at most one index interval to find it."""
         if not self.log_start_offset <= offset < self.log_end_offset:
             return None
         try:
             return self._segments.reader.append_time_of(offset)
-        except (OSError, LogCorruptError, FrameError):
+        except (OSError, LogCorruptError, FrameError, ColdDataError):
             return None
 
     def epoch_end(self, epoch: int) -> EpochEnd:
@@ -270,14 +271,24 @@ class Log:
 
         Both checksums of each are checked: a bit may flip under a log that is never opened
         anew. Raises `OffsetOutOfRangeError`, `LogCorruptError` and `LogStorageError`."""
+        return self._read(offset, max_bytes, up_to, waits=True).batches
+
+    def read_cached(self, offset: int, *, max_bytes: int, up_to: int) -> CachedBatches:
+        """The same without waiting for the disk: as many as memory holds, perhaps none."""
+        try:
+            return self._read(offset, max_bytes, up_to, waits=False)
+        except ColdDataError as error:
+            return CachedBatches([], error.cold)
+
+    def _read(self, offset: int, max_bytes: int, up_to: int, *, waits: bool) -> CachedBatches:
         end = self.log_end_offset
         if not self.log_start_offset <= offset <= end:
             raise OffsetOutOfRangeError(offset, self.log_start_offset, end)
         up_to = min(up_to, end)
         if offset >= up_to:
-            return []
+            return CachedBatches([], None)
         try:
-            return self._segments.reader.read(offset, max_bytes, up_to)
+            return self._segments.reader.read(offset, max_bytes, up_to, waits=waits)
         except OSError as error:
             raise LogStorageError.of(error, self.directory, "read the log in") from error
 
@@ -285,11 +296,14 @@ class Log:
         """Of all batches between two offsets. Raises `LogCorruptError` and `OSError`."""
         return self._segments.headers(start, end)
 
-    def offset_for_timestamp(self, timestamp_ms: int, up_to: int) -> Batch | None:
+    def offset_for_timestamp(
+        self, timestamp_ms: int, up_to: int, *, waits: bool = True
+    ) -> Batch | None:
         """The first batch with a timestamp at or after that one, if it ends at or below the
-        offset `up_to`. Raises `LogCorruptError` and `LogStorageError`."""
+        offset `up_to`. Raises `LogCorruptError` and `LogStorageError`, and `ColdDataError`
+        where it would have to wait for the disk and does not."""
         try:
-            return self._segments.reader.first_at_time(timestamp_ms, up_to)
+            return self._segments.reader.first_at_time(timestamp_ms, up_to, waits=waits)
         except OSError as error:
             raise LogStorageError.of(error, self.directory, "search the log in") from error
 

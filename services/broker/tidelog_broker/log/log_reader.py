@@ -9,6 +9,7 @@ from typing import NamedTuple
 from tidelog.log_format import FRAME_HEADER_BYTES
 from tidelog.model import Batch
 from tidelog_broker.log.segment import Segment
+from tidelog_broker.partition.replica_log import CachedBatches, ColdDataError
 
 MAX_POSITIONS = 256
 
@@ -38,21 +39,22 @@ class PositionCache:
 
 
 class LogReader:
-    """`segments` is the log's own list. `OSError` passes through."""
+    """`segments` is the log's own list. `OSError` passes through. What does not wait for the
+    disk (`waits`) raises `ColdDataError` where it would have to."""
 
     def __init__(self, segments: Sequence[Segment], positions: PositionCache) -> None:
         self._segments = segments
         self._positions = positions
 
-    def read(self, offset: int, max_bytes: int, up_to: int) -> list[Batch]:
-        """`Log.read` says what; `offset` < `up_to` ≤ the log's end."""
+    def read(self, offset: int, max_bytes: int, up_to: int, *, waits: bool) -> CachedBatches:
+        """`Log.read` and `Log.read_cached` say what; `offset` < `up_to` ≤ the log's end."""
         index = self._segment_index(offset)
         segment = self._segments[index]
         place = self._positions.get(offset)
         if place is not None and place.segment is segment:
             position, base = place.position, offset
         else:
-            position, base = segment.position_of(offset)
+            position, base = segment.position_of(offset, waits=waits)
         batches: list[Batch] = []
         while True:
             result = segment.read(
@@ -61,6 +63,7 @@ class LogReader:
                 max_bytes=self._bytes_up_to(up_to, segment, position, max_bytes),
                 up_to=up_to,
                 first_whole=not batches,
+                waits=waits,
             )
             batches += result.batches
             base = result.next_offset
@@ -68,7 +71,7 @@ class LogReader:
             at_end = base == segment.next_offset
             if not at_end or base >= up_to or max_bytes < FRAME_HEADER_BYTES:
                 self._positions.put(base, segment, result.position)
-                return batches
+                return CachedBatches(batches, result.cold)
             index += 1
             segment, position = self._segments[index], 0
 
@@ -103,15 +106,20 @@ class LogReader:
         segment = self._segments[self._segment_index(offset)]
         place = self._positions.get(offset)
         if place is not None and place.segment is segment:
-            return segment.header_at(place.position).append_time_ms
-        return segment.header_at(segment.position_of(offset)[0]).append_time_ms
+            return segment.cached_header_at(place.position).append_time_ms
+        position, _ = segment.position_of(offset, waits=False)
+        return segment.cached_header_at(position).append_time_ms
 
-    def first_at_time(self, timestamp_ms: int, up_to: int) -> Batch | None:
+    def first_at_time(self, timestamp_ms: int, up_to: int, *, waits: bool) -> Batch | None:
         """`Log.offset_for_timestamp` says what."""
         for segment in self._segments:
             if segment.size == 0 or segment.summary.max_timestamp_ms < timestamp_ms:
                 continue
-            position, base = segment.position_of_time(timestamp_ms)
-            found = segment.read(position, base, max_bytes=0, up_to=up_to, first_whole=True)
+            position, base = segment.position_of_time(timestamp_ms, waits=waits)
+            found = segment.read(
+                position, base, max_bytes=0, up_to=up_to, first_whole=True, waits=waits
+            )
+            if found.cold is not None:
+                raise ColdDataError(found.cold)
             return found.batches[0] if found.batches else None
         return None

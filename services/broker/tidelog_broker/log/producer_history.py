@@ -6,7 +6,7 @@ those after it are read from the headers of the batches. There is one at the sta
 segment and one for each SNAPSHOT_INTERVAL_BYTES of the active one, so that neither a start
 nor a cut reads more than that; a clean stop leaves one at the log's end. The one at the
 log's start is synced, and written twice (`<offset>.producers-copy`), because the batches
-that would tell the same are gone: it is what producers with a name are known by for ever.
+that would tell the same are gone: it is what silent producers are known by.
 Each start looks at both and mends one by the other. A cut first removes, durably, what lies above
 it; hence every snapshot is one of the batches that are below it now.
 """
@@ -190,7 +190,7 @@ class ProducerHistory:
         for known in reversed(self._offsets[: bisect.bisect_right(self._offsets, offset)]):
             value = self._read(known)
             if value is not None and not value["lacking"]:
-                position, states = known, ProducerStates.of_value(value["producers"])
+                position, states = known, ProducerStates.of_value(value)
                 break
         for header in self._log.headers(position, offset):
             states.note(header)
@@ -268,7 +268,7 @@ class ProducerHistory:
 
 
 def _value(states: ProducerStates) -> Any:
-    return {"lacking": False, "producers": states.to_value()}
+    return {"lacking": False, **states.to_value()}
 
 
 def _offsets_in(names: Iterable[str]) -> Iterator[int]:

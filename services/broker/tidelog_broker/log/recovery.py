@@ -253,7 +253,7 @@ class _Check:
             if following > self.recovery_point:
                 return
             path = segment_path(self.directory, base)
-            found = read_indexes(self.disk, path, self.index_interval_bytes)
+            found = read_indexes(self.disk.read_file, path, self.index_interval_bytes)
             if found is None:
                 return
             summary = found[1]

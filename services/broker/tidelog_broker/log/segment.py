@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import PurePath
 from typing import NamedTuple
 
@@ -22,22 +23,26 @@ from tidelog_broker.log.disk import Disk, DiskFile
 from tidelog_broker.log.errors import LogCorruptError
 from tidelog_broker.log.indexes import (
     NO_TIMESTAMP,
+    IndexRebuild,
     SegmentIndexes,
     SegmentSummary,
     summarise,
 )
-from tidelog_broker.log.segment_files import SegmentFiles
+from tidelog_broker.log.segment_files import OpenSegment, SegmentFiles
+from tidelog_broker.partition.replica_log import ColdDataError, ColdRange
 
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 
 
 class ReadResult(NamedTuple):
-    """Batches, and where the next one begins."""
+    """Batches, and where the next one begins. `cold`: where memory ended before all was read
+    that was asked for."""
 
     batches: list[Batch]
     next_offset: int
     position: int
+    cold: ColdRange | None
 
 
 def segment_path(directory: PurePath, base_offset: int) -> PurePath:
@@ -49,17 +54,34 @@ def empty_summary(base_offset: int) -> SegmentSummary:
 
 
 def read_indexes(
-    disk: Disk, path: PurePath, interval_bytes: int
+    read_file: Callable[[PurePath], bytes], path: PurePath, interval_bytes: int
 ) -> tuple[SegmentIndexes, SegmentSummary] | None:
     """The indexes beside a segment file; None where they are missing or not whole."""
     try:
         return SegmentIndexes.decode(
-            disk.read_file(path.with_suffix(INDEX_SUFFIX)),
-            disk.read_file(path.with_suffix(TIME_INDEX_SUFFIX)),
+            read_file(path.with_suffix(INDEX_SUFFIX)),
+            read_file(path.with_suffix(TIME_INDEX_SUFFIX)),
             interval_bytes,
         )
     except FileNotFoundError:
         return None
+
+
+def read_cached(file: DiskFile, path: PurePath, size: int, position: int) -> bytes:
+    """All of it. Raises `ColdDataError`."""
+    data = bytes(file.read_cached(size, position))
+    if len(data) < size:
+        raise ColdDataError(ColdRange(path, position + len(data), size - len(data)))
+    return data
+
+
+def read_cached_file(disk: Disk, path: PurePath) -> bytes:
+    """Raises `ColdDataError`."""
+    file = disk.open(path)
+    try:
+        return read_cached(file, path, disk.file_size(path), 0)
+    finally:
+        file.close()
 
 
 def write_indexes(
@@ -138,7 +160,7 @@ class Segment:
         summary = SegmentSummary(
             position, self.base_offset, max_timestamp, self.summary.first_append_time_ms
         )
-        for info in self._walk(position):
+        for info in self._walk(position, waits=True):
             assert info.header is not None
             if info.header.next_offset > offset:
                 summary = summary._replace(next_offset=info.header.base_offset)
@@ -170,7 +192,8 @@ class Segment:
         disk.remove(self.path.with_suffix(INDEX_SUFFIX))
         disk.remove(self.path.with_suffix(TIME_INDEX_SUFFIX))
 
-    # Reading.
+    # Reading. What does not wait for the disk (`waits`) raises `ColdDataError` where it would
+    # have to.
 
     def bytes_from(self, offset: int) -> int:
         """By the index of the active segment, which is in memory; in a sealed one as though
@@ -182,9 +205,10 @@ class Segment:
         share = (self.next_offset - offset) / (self.next_offset - self.base_offset)
         return min(self.size, round(self.size * share))
 
-    def position_of(self, offset: int) -> tuple[int, int]:
+    def position_of(self, offset: int, *, waits: bool) -> tuple[int, int]:
         """Position and base offset of the batch that holds the offset."""
-        for info in self._walk(self._search_indexes().position_below(offset)):
+        indexes = self._search_indexes(waits=waits)
+        for info in self._walk(indexes.position_below(offset), waits=waits):
             assert info.header is not None
             if info.header.next_offset > offset:
                 return info.position, info.header.base_offset
@@ -192,10 +216,11 @@ class Segment:
             self.path, self.size, f"offset {offset} is missing; it ought to be in this segment"
         )
 
-    def position_of_time(self, timestamp_ms: int) -> tuple[int, int]:
+    def position_of_time(self, timestamp_ms: int, *, waits: bool) -> tuple[int, int]:
         """Position and base offset of the first batch with such a timestamp or a later one;
         the caller knows that there is one."""
-        for info in self._walk(self._search_indexes().position_before_time(timestamp_ms)):
+        indexes = self._search_indexes(waits=waits)
+        for info in self._walk(indexes.position_before_time(timestamp_ms), waits=waits):
             assert info.header is not None
             if info.header.max_timestamp_ms >= timestamp_ms:
                 return info.position, info.header.base_offset
@@ -205,9 +230,11 @@ class Segment:
             f"no batch has a timestamp of {timestamp_ms} or later, as its index says",
         )
 
-    def header_at(self, position: int) -> BatchHeader:
-        """Of the frame that begins there. Raises `FrameError` and `OSError`."""
-        return parse_frame(self.open().read_at(FRAME_HEADER_BYTES, position), 0, None).header
+    def cached_header_at(self, position: int) -> BatchHeader:
+        """Of the frame that begins there. Raises `FrameError`, `OSError` and
+        `ColdDataError`."""
+        data = read_cached(self.open(), self.path, FRAME_HEADER_BYTES, position)
+        return parse_frame(data, 0, None).header
 
     def headers(self, start: int, end: int) -> Iterator[BatchHeader]:
         """Of its batches between two offsets; by a file of its own, as a log that is being
@@ -234,16 +261,20 @@ class Segment:
         max_bytes: int,
         up_to: int,
         first_whole: bool,
+        waits: bool,
     ) -> ReadResult:
         """Whole batches from that position on, that end at or below the offset `up_to` and
-        fit into `max_bytes`; with `first_whole` the first one need not fit."""
+        fit into `max_bytes`; with `first_whole` the first one need not fit. Those that memory
+        holds, where it does not wait."""
         wanted = min(max(max_bytes, FRAME_HEADER_BYTES), self.size - position)
         file = self.open()
-        data = file.read_at(wanted, position)
+        read = file.read_at if waits else file.read_cached
+        data = read(wanted, position)
+        view = memoryview(data)
         batches: list[Batch] = []
-        at, next_offset = 0, base_offset
+        at, next_offset, is_all = 0, base_offset, False
         try:
-            if len(data) < wanted:
+            if waits and len(data) < wanted:
                 raise FrameError(f"the file ends {wanted - len(data)} bytes too early")
             while at + FRAME_HEADER_BYTES <= len(data) and next_offset < up_to:
                 length, header = parse_frame(data, at, next_offset)
@@ -251,24 +282,33 @@ class Segment:
                 self._check_extent(position + end, header.next_offset)
                 beyond = header.next_offset > up_to
                 if beyond and batches:
+                    is_all = True
                     break
                 if end > len(data):
-                    if batches or not first_whole:
+                    if batches or not first_whole or end <= wanted:
                         break
-                    data = file.read_at(length, position)
+                    wanted = length
+                    data = read(length, position)
+                    view = memoryview(data)
                     if len(data) < length:
-                        raise FrameError("the file ends within the frame")
-                records = data[at + FRAME_HEADER_BYTES : end]
+                        if waits:
+                            raise FrameError("the file ends within the frame")
+                        break
+                records = bytes(view[at + FRAME_HEADER_BYTES : end])
                 check_records(header, records)
                 if beyond:
                     # The records are counted under this CRC alone: without it a flipped
                     # bit there would be taken for a batch that is not committed yet.
+                    is_all = True
                     break
                 batches.append(Batch(header, records))
                 at, next_offset = end, header.next_offset
         except FrameError as fault:
             raise LogCorruptError(self.path, position + at, str(fault)) from None
-        return ReadResult(batches, next_offset, position + at)
+        cold = None
+        if len(data) < wanted and next_offset < up_to and not is_all:
+            cold = ColdRange(self.path, position + len(data), wanted - len(data))
+        return ReadResult(batches, next_offset, position + at, cold)
 
     def _check_extent(self, end: int, next_offset: int) -> None:
         """The last frame, and it alone, ends where the segment does."""
@@ -278,33 +318,38 @@ class Segment:
                 f"the segment at byte {self.size} and offset {self.next_offset}"
             )
 
-    def _walk(self, position: int) -> Iterator[FrameInfo]:
-        for info in walk_frames(self.open().read_at, self.size, start=position, verify=False):
+    def _walk(self, position: int, *, waits: bool) -> Iterator[FrameInfo]:
+        file = self.open()
+        read = file.read_at if waits else partial(read_cached, file, self.path)
+        for info in walk_frames(read, self.size, start=position, verify=False):
             if info.fault is not None:
                 raise LogCorruptError(self.path, info.position, info.fault)
             yield info
 
     def _own_indexes(self) -> SegmentIndexes:
         if self._indexes is None:
-            self._indexes = self._load_indexes()
+            self._indexes = self._load_indexes(self._files.get(self.path), waits=True)
         return self._indexes
 
-    def _search_indexes(self) -> SegmentIndexes:
+    def _search_indexes(self, *, waits: bool) -> SegmentIndexes:
         if self._indexes is not None:
             return self._indexes
         opened = self._files.get(self.path)
         if opened.indexes is None:
-            opened.indexes = self._load_indexes()
+            opened.indexes = self._load_indexes(opened, waits=waits)
         return opened.indexes
 
-    def _load_indexes(self) -> SegmentIndexes:
-        found = read_indexes(self._files.disk, self.path, self._interval_bytes)
-        if found is not None and found[1] == self.summary:
-            return found[0]
-        indexes = SegmentIndexes(self._interval_bytes)
-        max_timestamp = NO_TIMESTAMP
-        for info in self._walk(0):
+    def _load_indexes(self, opened: OpenSegment, *, waits: bool) -> SegmentIndexes:
+        if opened.rebuild is None:
+            disk = self._files.disk
+            read_file = disk.read_file if waits else partial(read_cached_file, disk)
+            found = read_indexes(read_file, self.path, self._interval_bytes)
+            if found is not None and found[1] == self.summary:
+                return found[0]
+            opened.rebuild = IndexRebuild(self._interval_bytes)
+        rebuild = opened.rebuild
+        for info in self._walk(rebuild.position, waits=waits):
             assert info.header is not None
-            indexes.note(info.header.base_offset, info.position, max_timestamp)
-            max_timestamp = max(max_timestamp, info.header.max_timestamp_ms)
-        return indexes
+            rebuild.note(info.header, info.size)
+        opened.rebuild = None
+        return rebuild.indexes

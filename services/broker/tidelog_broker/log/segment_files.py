@@ -6,20 +6,22 @@ from collections import OrderedDict
 from pathlib import PurePath
 
 from tidelog_broker.log.disk import Disk, DiskFile
-from tidelog_broker.log.indexes import SegmentIndexes
+from tidelog_broker.log.indexes import IndexRebuild, SegmentIndexes
 
 # Well below the usual limit of 1,024 files a process, which sockets share.
 MAX_OPEN_SEGMENTS = 512
 
 
 class OpenSegment:
-    """`indexes` is filled by the first search in a sealed segment and goes with the file."""
+    """`indexes` is filled by the first search in a sealed segment and goes with the file; so
+    does `rebuild`, how far its indexes have been made anew where they were lost."""
 
-    __slots__ = ("file", "indexes")
+    __slots__ = ("file", "indexes", "rebuild")
 
     def __init__(self, file: DiskFile) -> None:
         self.file = file
         self.indexes: SegmentIndexes | None = None
+        self.rebuild: IndexRebuild | None = None
 
 
 class SegmentFiles:

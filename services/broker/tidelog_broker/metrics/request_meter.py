@@ -5,7 +5,7 @@ It stands around the requests and not in them: a broker whose metrics are off pa
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from heapq import nlargest
 
 from tidelog.errors import TidelogError
@@ -18,7 +18,7 @@ from tidelog_broker.replication.transport import (
 from tidelog_broker.requests.consumer_fetch import FetchEntry, FetchOutcome, FetchWait
 from tidelog_broker.requests.list_offsets import FoundOffset, ListOffsetsEntry
 from tidelog_broker.requests.produce import ProduceEntry, ProduceOutcome
-from tidelog_runtime.metadata.schema import NamedProducer
+from tidelog_broker.requests.producer_ids import GivenProducer
 from tidelog_runtime.telemetry.metrics import broker_catalogue as catalogue
 from tidelog_runtime.telemetry.metrics.broker_catalogue import (
     FETCH,
@@ -124,8 +124,8 @@ class RequestMeter:
 ProduceCall = Callable[[Sequence[ProduceEntry], Acks, int], Awaitable[list[ProduceOutcome]]]
 FetchCall = Callable[[Sequence[FetchEntry], FetchWait], Awaitable[list[FetchOutcome]]]
 ReplicaFetchCall = Callable[[ReplicaFetchRequest], Awaitable[ReplicaFetchResponse]]
-ListOffsetsCall = Callable[[ListOffsetsEntry], FoundOffset]
-ProducerIdCall = Callable[[str], Awaitable[NamedProducer]]
+ListOffsetsCall = Callable[[ListOffsetsEntry], Awaitable[FoundOffset]]
+ProducerIdCall = Callable[[str, int | None, Mapping[str, int]], Awaitable[GivenProducer]]
 
 
 def metered_produce(produce: ProduceCall, meter: RequestMeter) -> ProduceCall:
@@ -196,9 +196,9 @@ def metered_replica_fetch(fetch: ReplicaFetchCall, meter: RequestMeter) -> Repli
 
 
 def metered_list_offsets(list_offsets: ListOffsetsCall, meter: RequestMeter) -> ListOffsetsCall:
-    def metered(entry: ListOffsetsEntry) -> FoundOffset:
+    async def metered(entry: ListOffsetsEntry) -> FoundOffset:
         try:
-            return list_offsets(entry)
+            return await list_offsets(entry)
         except TidelogError as error:
             meter.refuse("list_offsets", error)
             raise
@@ -207,9 +207,11 @@ def metered_list_offsets(list_offsets: ListOffsetsCall, meter: RequestMeter) -> 
 
 
 def metered_producer_ids(give: ProducerIdCall, meter: RequestMeter) -> ProducerIdCall:
-    async def metered(name: str) -> NamedProducer:
+    async def metered(
+        name: str, epoch: int | None, partition_counts: Mapping[str, int]
+    ) -> GivenProducer:
         try:
-            return await give(name)
+            return await give(name, epoch, partition_counts)
         except TidelogError as error:
             meter.refuse("init_producer_id", error)
             raise

@@ -26,6 +26,7 @@ class BrokerVitals(NamedTuple):
     judges: Judges
     disk_use: Callable[[], Awaitable[DiskUse]]
     crowded_out: Callable[[], CrowdedOut]
+    producer_names: Callable[[], int]
     move_sent_bytes: Mapping[int, int]
 
 
@@ -52,6 +53,7 @@ def broker_vitals(
         judges=judges,
         disk_use=disk_use,
         crowded_out=crowded_out,
+        producer_names=lambda: len(cache.producer_names),
         move_sent_bytes=move_sent_bytes,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # What has not passed may pass later, but no more than this time's worth of it at once.
-BURST_MS = 500
+BURST_MS = 200
 # Less than this time's worth is not worth asking for: many small answers would cost more than
 # they carry.
 CHUNK_MS = 50

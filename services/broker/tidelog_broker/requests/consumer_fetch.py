@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 from tidelog.errors import TidelogError
@@ -12,6 +14,7 @@ from tidelog_broker.partition.exchange import FetchAnswer
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.requests.fetch_wait import (
     MAX_RESPONSE_BYTES,
+    ColdFetch,
     Deadline,
     enough,
     in_turn,
@@ -19,6 +22,7 @@ from tidelog_broker.requests.fetch_wait import (
 )
 from tidelog_broker.requests.purgatory import Purgatory
 from tidelog_broker.requests.waiting_consumers import WaitingConsumers
+from tidelog_broker.storage.cold_reads import ColdReads
 from tidelog_runtime.clock import Clock
 
 
@@ -45,16 +49,20 @@ class FetchWait(NamedTuple):
 
 
 class ConsumerFetch:
-    def __init__(self, manager: ReplicaManager, purgatory: Purgatory, clock: Clock) -> None:
+    def __init__(
+        self, manager: ReplicaManager, purgatory: Purgatory, clock: Clock, cold_reads: ColdReads
+    ) -> None:
         self._manager = manager
         self._purgatory = purgatory
         self._clock = clock
+        self._cold_reads = cold_reads
         self.waiting = WaitingConsumers()
         self._turn = 0
 
     async def __call__(self, entries: Sequence[FetchEntry], wait: FetchWait) -> list[FetchOutcome]:
         """One outcome for each entry, in order; answers as soon as `min_bytes` are there
-        or anything went wrong."""
+        or anything went wrong. What has yet to be read from the disk is waited for even where
+        no bytes are asked for: an empty answer would only have to be repeated."""
         wanted = enough(wait.min_bytes, wait.max_bytes)
         with self._purgatory.commits(entry.name for entry in entries) as moved:
             deadline = Deadline(wait.max_wait_ms, moved)
@@ -62,8 +70,9 @@ class ConsumerFetch:
                 while True:
                     moved.clear()
                     over = deadline.over
-                    outcomes, size, waiting = self._collect(entries, wait.max_bytes)
-                    if over or size >= wanted or any(outcome.error for outcome in outcomes):
+                    outcomes, size, waiting = self._collect(entries, wait.max_bytes, moved)
+                    is_enough = size >= wanted and not (size == 0 and _is_cold(outcomes))
+                    if over or is_enough or any(outcome.error for outcome in outcomes):
                         for entry in waiting:
                             now_ms = self._clock.monotonic_ms()
                             self.waiting.note(entry.name, entry.fetch_offset, now_ms)
@@ -73,13 +82,14 @@ class ConsumerFetch:
                 deadline.cancel()
 
     def _collect(
-        self, entries: Sequence[FetchEntry], max_bytes: int
+        self, entries: Sequence[FetchEntry], max_bytes: int, woken: asyncio.Event
     ) -> tuple[list[FetchOutcome], int, list[FetchEntry]]:
         """The outcomes, their bytes, and for which the record asked for is not committed."""
         self._turn += 1
         outcomes: dict[int, FetchOutcome] = {}
         waiting: list[FetchEntry] = []
         budget = min(max_bytes, MAX_RESPONSE_BYTES)
+        cold = ColdFetch(self._cold_reads, woken, budget)
         size = 0
         for position in in_turn(len(entries), self._turn):
             entry = entries[position]
@@ -87,9 +97,11 @@ class ConsumerFetch:
             try:
                 partition = self._manager.partition(entry.name, entry.topic_id)
                 bounds = partition.bounds()
-                answer = partition.read_for_consumer(
-                    entry.fetch_offset, entry.known_epoch, min(entry.max_bytes, budget - size)
+                room = min(entry.max_bytes, budget - size)
+                read = partial(
+                    partition.read_for_consumer, entry.fetch_offset, entry.known_epoch, room
                 )
+                answer = cold.read(read, partition.log)
             except TidelogError as error:
                 outcomes[position] = FetchOutcome(bounds, error)
             except LogError as error:
@@ -105,3 +117,7 @@ class ConsumerFetch:
                 if answer.batches and self._manager.disk:
                     self._manager.disk.took(partition.key, "read")
         return [outcomes[position] for position in range(len(entries))], size, waiting
+
+
+def _is_cold(outcomes: Sequence[FetchOutcome]) -> bool:
+    return any(o.answer is not None and o.answer.cold is not None for o in outcomes)

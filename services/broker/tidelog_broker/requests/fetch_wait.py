@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import Protocol
 
 from tidelog_broker.partition.exchange import FetchAnswer
+from tidelog_broker.partition.replica_log import ReplicaLog
+from tidelog_broker.storage.cold_reads import ColdReads
 
 MAX_WAIT_MS = 60_000
 # What one answer carries at most, whatever the request allows: it bounds the memory of
@@ -30,6 +33,35 @@ def in_turn(count: int, turn: int) -> Iterator[int]:
 def enough(min_bytes: int, max_bytes: int) -> int:
     """More than an answer may carry is not worth waiting for."""
     return min(min_bytes, max_bytes, MAX_RESPONSE_BYTES)
+
+
+class Read(Protocol):
+    def __call__(self, *, waits: bool) -> FetchAnswer:
+        """What memory holds, unless it `waits` for the disk."""
+
+
+class ColdFetch:
+    """What one round of a fetch has read from the disk, by which it is `woken`; no more than
+    `max_bytes`, so that memory holds it until it is fetched."""
+
+    def __init__(self, reads: ColdReads, woken: asyncio.Event, max_bytes: int) -> None:
+        self._reads = reads
+        self._woken = woken
+        self._room = max_bytes
+
+    def read(self, read: Read, log: ReplicaLog) -> FetchAnswer:
+        """What memory holds; the rest is begun to be read. What has left memory since it was
+        read is waited for: whoever asks for it has been put off once. Raises `LogError`."""
+        answer = read(waits=False)
+        cold = answer.cold
+        if cold is None:
+            return answer
+        if not answer.batches and self._reads.has_read(log, cold):
+            return read(waits=True)
+        if self._room > 0:
+            self._room -= cold.size
+            self._reads.begin(log, cold, self._woken)
+        return answer
 
 
 class Deadline:

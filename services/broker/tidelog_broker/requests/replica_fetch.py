@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from functools import partial
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_OFFSET
@@ -23,12 +24,14 @@ from tidelog_broker.replication.transport import (
 )
 from tidelog_broker.requests.fetch_wait import (
     MAX_RESPONSE_BYTES,
+    ColdFetch,
     Deadline,
     enough,
     in_turn,
     size_of,
 )
 from tidelog_broker.requests.purgatory import Purgatory
+from tidelog_broker.storage.cold_reads import ColdReads
 from tidelog_runtime.clock import Clock
 
 
@@ -36,11 +39,17 @@ class ReplicaFetch:
     """Serves the followers of the partitions that this broker leads."""
 
     def __init__(
-        self, manager: ReplicaManager, purgatory: Purgatory, clock: Clock, throttle: MoveThrottle
+        self,
+        manager: ReplicaManager,
+        purgatory: Purgatory,
+        clock: Clock,
+        throttle: MoveThrottle,
+        cold_reads: ColdReads,
     ) -> None:
         self._manager = manager
         self._clock = clock
         self._throttle = throttle
+        self._cold_reads = cold_reads
         self.sessions = FetchSessions(purgatory)
         # By follower: two that ask by turns must not always begin with the same partition.
         self._turns: Counter[int] = Counter()
@@ -88,7 +97,7 @@ class ReplicaFetch:
             while True:
                 woken.clear()
                 over = deadline.over or session.hurried or session.ended
-                found, size, is_held = self._collect(session, request.max_bytes)
+                found, size, is_held = self._collect(session, request.max_bytes, woken)
                 failed = any(result.error for result in found)
                 if urgent or failed or size >= wanted or over:
                     return [*urgent, *found]
@@ -138,13 +147,15 @@ class ReplicaFetch:
         return ReplicaFetchResult(entry.replica, answer, None, log_start)
 
     def _collect(
-        self, session: FetchSession, max_bytes: int
+        self, session: FetchSession, max_bytes: int, woken: asyncio.Event
     ) -> tuple[list[ReplicaFetchResult], int, bool]:
         """Results, their size, and whether something was held back by the throttle, which
-        others of the same fetch do not wait for."""
+        others of the same fetch do not wait for. Nor do they for what has yet to be read from
+        the disk, by which it is `woken`."""
         replicas = list(session.news)
         self._turns[session.follower] += 1
         budget = min(max_bytes, MAX_RESPONSE_BYTES)
+        cold = ColdFetch(self._cold_reads, woken, budget)
         size = 0
         is_held = False
         results = []
@@ -169,7 +180,11 @@ class ReplicaFetch:
                         is_held = True
                         continue
                     room = min(room, sendable)
-                answer = partition.read_for_follower(position, room)
+                answer = cold.read(
+                    partial(partition.read_for_follower, position, room), partition.log
+                )
+                if answer.cold is not None and not answer.batches:
+                    continue
             except TidelogError as error:
                 results.append(ReplicaFetchResult(replica, None, error, log_start))
             except LogError as error:

@@ -25,6 +25,7 @@ from unit.broker.broker_parts import DATA, KEY, KEYS, Replicas, append, change_i
 from unit.broker.fake_log import NAME, TOPIC_ID, sent, state
 from unit.broker.flaky_store import FlakyStore
 from unit.broker.log.memory_disk import MemoryDisk
+from unit.broker.stored_logs import checkpoint
 
 MARK = DATA / "damaged" / f"{TOPIC_ID}.0"
 REPLICA = DATA / "replicas" / f"orders-0.{TOPIC_ID}"
@@ -61,7 +62,7 @@ class Broker:
             self.replicas.clock,
             random.Random(1),
             self._run_blocking,
-            lambda: self.replicas.logs.checkpoint({KEY: self.high_watermark}),
+            lambda: checkpoint(self.replicas.logs, {KEY: self.high_watermark}),
             1,
             self.replicas.state_changes,
         )
@@ -395,7 +396,7 @@ async def test_damage_that_recovery_finds_is_marked_before_it_is_cut() -> None:
 async def test_a_missing_directory_resigns_and_starts_empty() -> None:
     broker = Broker()
     await three_records(broker)
-    broker.replicas.logs.checkpoint({KEY: 3})
+    checkpoint(broker.replicas.logs, {KEY: 3})
     broker.disk.remove_tree(REPLICA)
     again = await broker.restart()
     assert await resigned_at_start(again) == [KEY]
@@ -410,10 +411,10 @@ async def test_a_missing_directory_is_not_forgotten_by_a_checkpoint_before_the_r
 ):
     broker = Broker()
     await three_records(broker)
-    broker.replicas.logs.checkpoint({KEY: 3})
+    checkpoint(broker.replicas.logs, {KEY: 3})
     broker.disk.remove_tree(REPLICA)
     again = await broker.restart()
-    again.replicas.logs.checkpoint({})
+    checkpoint(again.replicas.logs, {})
     third = await again.restart()
     assert await resigned_at_start(third) == [KEY]
     await third.stop()
@@ -425,7 +426,7 @@ async def test_once_resigned_and_checked_the_next_life_finds_nothing() -> None:
     flip(broker, 80)
     again = await broker.restart()
     await resigned_at_start(again)
-    again.replicas.logs.checkpoint({})
+    checkpoint(again.replicas.logs, {})
     third = await again.restart()
     assert third.replicas.damaged == []
     await third.stop()

@@ -21,6 +21,8 @@ class MemoryFile(SimFile):
 
     def read_at(self, size: int, position: int) -> bytes:
         self._counts.reads.append((self._path, size))
+        if self._inode.first_cold(position, position + size) < position + size:
+            self._counts.waits += 1
         return super().read_at(size, position)
 
     def truncate(self, size: int) -> None:
@@ -33,11 +35,12 @@ class MemoryFile(SimFile):
 
 
 class MemoryDisk(SimDisk):
-    """`reads`: path and size of each."""
+    """`reads`: path and size of each. `waits`: how many of them had to wait for the disk."""
 
     def __init__(self) -> None:
         super().__init__()
         self.reads: list[tuple[PurePath, int]] = []
+        self.waits = 0
         self.fail_sync = False
         self.fail_truncate = False
         self.open_files = 0

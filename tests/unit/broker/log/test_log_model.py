@@ -168,4 +168,4 @@ class LogModel(RuleBasedStateMachine):
 
 
 TestLogModel = pytest.mark.timeout(120)(LogModel.TestCase)
-TestLogModel.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestLogModel.settings = settings(max_examples=60, stateful_step_count=25)

@@ -440,7 +440,7 @@ class ProducerModel(RuleBasedStateMachine):
 
 
 TestProducerModel = pytest.mark.timeout(120)(ProducerModel.TestCase)
-TestProducerModel.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestProducerModel.settings = settings(max_examples=60, stateful_step_count=25)
 
 
 def test_who_is_crowded_out_is_told_once_however_often_the_log_is_read(

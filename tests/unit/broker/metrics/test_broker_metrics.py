@@ -50,6 +50,7 @@ class MeasuredBroker:
             judges,
             self._disk,
             lambda: CrowdedOut(3, 4),
+            lambda: 12,
             {4: 900},
         )
         self.figures = BrokerCollector(self, vitals, clock)
@@ -89,6 +90,11 @@ async def test_producers_that_were_crowded_out_are_counted_by_how_lately_they_wr
     sheet = await MeasuredBroker().scrape()
     counted = sheet.values["tidelog_crowded_out_producers_total"]
     assert counted == {("recent",): 3, ("older",): 4}
+
+
+async def test_it_is_told_how_many_names_producers_have() -> None:
+    sheet = await MeasuredBroker().scrape()
+    assert sheet.values["tidelog_named_producers"] == {(): 12}
 
 
 async def test_the_loop_gets_its_turn_after_every_slice_of_partitions() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -27,7 +27,7 @@ from tidelog_broker.replication.transport import (
 from tidelog_broker.requests.consumer_fetch import FetchEntry, FetchOutcome, FetchWait
 from tidelog_broker.requests.list_offsets import FoundOffset, ListOffsetsEntry
 from tidelog_broker.requests.produce import ProduceEntry, ProduceOutcome
-from tidelog_runtime.metadata.schema import NamedProducer
+from tidelog_broker.requests.producer_ids import GivenProducer
 from tidelog_runtime.telemetry.metrics.broker_catalogue import (
     BROKER_METRICS,
     MAX_TOPIC_SERIES,
@@ -212,16 +212,16 @@ async def test_offsets_and_producer_ids_that_are_refused_count_and_are_refused_a
 ):
     meter = Meter()
 
-    def no_offset(_: ListOffsetsEntry) -> FoundOffset:
+    async def no_offset(_: ListOffsetsEntry) -> FoundOffset:
         raise TidelogError(ErrorCode.OFFSET_NOT_AVAILABLE, "not yet")
 
-    async def no_id(_: str) -> NamedProducer:
+    async def no_id(_: str, __: int | None, ___: Mapping[str, int]) -> GivenProducer:
         raise TidelogError(ErrorCode.METADATA_STORE_UNAVAILABLE, "away")
 
     with pytest.raises(TidelogError):
-        metered_list_offsets(no_offset, meter)(None)  # type: ignore[arg-type]
+        await metered_list_offsets(no_offset, meter)(None)  # type: ignore[arg-type]
     with pytest.raises(TidelogError):
-        await metered_producer_ids(no_id, meter)("")
+        await metered_producer_ids(no_id, meter)("", None, {})
 
     assert meter.refused.values["list_offsets", "OFFSET_NOT_AVAILABLE"] == 1
     assert meter.refused.values["init_producer_id", "METADATA_STORE_UNAVAILABLE"] == 1

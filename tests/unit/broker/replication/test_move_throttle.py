@@ -45,7 +45,11 @@ class Leader:
         clock = self.replicas.clock
         self.throttle = MoveThrottle(1, self.replicas.cache, clock, lambda: self.rate)
         self.fetch = ReplicaFetch(
-            self.replicas.manager, self.replicas.purgatory, clock, self.throttle
+            self.replicas.manager,
+            self.replicas.purgatory,
+            clock,
+            self.throttle,
+            self.replicas.cold_reads,
         )
         self._numbers = count(1)
 

@@ -37,7 +37,9 @@ def asking(
     min_bytes: int = 1,
     max_bytes: int = 1 << 20,
 ) -> asyncio.Task[list[FetchOutcome]]:
-    consumer_fetch = ConsumerFetch(replicas.manager, replicas.purgatory, replicas.clock)
+    consumer_fetch = ConsumerFetch(
+        replicas.manager, replicas.purgatory, replicas.clock, replicas.cold_reads
+    )
     wait = FetchWait(max_wait_ms, min_bytes, max_bytes)
     return asyncio.create_task(consumer_fetch(entries or (entry(),), wait))
 
@@ -213,7 +215,9 @@ async def test_outcomes_are_in_the_order_of_the_request_whoever_was_read_first()
     replicas = Replicas()
     for partition in await replicas.take(numbers=(0, 1, 2)):
         commit(partition, *[b"r"] * (partition.name.partition + 1))
-    consumer_fetch = ConsumerFetch(replicas.manager, replicas.purgatory, replicas.clock)
+    consumer_fetch = ConsumerFetch(
+        replicas.manager, replicas.purgatory, replicas.clock, replicas.cold_reads
+    )
     for _ in range(3):
         outcomes = await consumer_fetch(
             [entry(number=n) for n in (2, 0, 1)], FetchWait(0, 1, 1 << 20)
@@ -225,7 +229,9 @@ async def test_a_busy_partition_does_not_starve_those_behind_it() -> None:
     replicas = Replicas()
     for partition in await replicas.take(numbers=(0, 1)):
         commit(partition, bytes(100))
-    consumer_fetch = ConsumerFetch(replicas.manager, replicas.purgatory, replicas.clock)
+    consumer_fetch = ConsumerFetch(
+        replicas.manager, replicas.purgatory, replicas.clock, replicas.cold_reads
+    )
     served = [
         sizes(await consumer_fetch([entry(number=0), entry(number=1)], FetchWait(0, 1, 100)))
         for _ in range(2)

@@ -60,6 +60,7 @@ class Leader:
             self.replicas.purgatory,
             self.replicas.clock,
             MoveThrottle(1, self.replicas.cache, self.replicas.clock, lambda: None),
+            self.replicas.cold_reads,
         )
 
     def asked(self, wanted: ReplicaFetchRequest) -> asyncio.Task[ReplicaFetchResponse]:

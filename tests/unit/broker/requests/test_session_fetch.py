@@ -41,6 +41,7 @@ class Follower:
             self.replicas.purgatory,
             self.replicas.clock,
             MoveThrottle(1, self.replicas.cache, self.replicas.clock, lambda: None),
+            self.replicas.cold_reads,
         )
         self.broker_id = broker_id
         self.broker_epoch = epoch_of(broker_id)

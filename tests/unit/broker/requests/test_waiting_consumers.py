@@ -72,7 +72,7 @@ async def test_a_fetch_between_high_watermark_and_log_end_is_noted() -> None:
     replicas = Replicas()
     partition = await replicas.lead()
     append(partition)
-    fetch = ConsumerFetch(replicas.manager, replicas.purgatory, replicas.clock)
+    fetch = ConsumerFetch(replicas.manager, replicas.purgatory, replicas.clock, replicas.cold_reads)
     await fetched(fetch, (0, 0))
     assert [w.offset for w in fetch.waiting.of(NAME, 0, 0)] == [0]
 
@@ -81,7 +81,7 @@ async def test_it_is_noted_also_beside_a_partition_that_has_records() -> None:
     replicas = Replicas()
     for partition in await replicas.take(numbers=(0, 1)):
         append(partition) if partition.name == NAME else commit(partition)
-    fetch = ConsumerFetch(replicas.manager, replicas.purgatory, replicas.clock)
+    fetch = ConsumerFetch(replicas.manager, replicas.purgatory, replicas.clock, replicas.cold_reads)
     await fetched(fetch, (0, 0), (1, 0))
     assert [w.offset for w in fetch.waiting.of(NAME, 0, 0)] == [0]
     assert fetch.waiting.of(on(1), 0, 0) == []
@@ -90,7 +90,7 @@ async def test_it_is_noted_also_beside_a_partition_that_has_records() -> None:
 async def test_a_consumer_that_has_all_waits_for_nothing_that_is_there() -> None:
     replicas = Replicas()
     commit(await replicas.lead())
-    fetch = ConsumerFetch(replicas.manager, replicas.purgatory, replicas.clock)
+    fetch = ConsumerFetch(replicas.manager, replicas.purgatory, replicas.clock, replicas.cold_reads)
     await fetched(fetch, (0, 1))
     assert fetch.waiting.of(NAME, 0, 0) == []
 
@@ -98,7 +98,7 @@ async def test_a_consumer_that_has_all_waits_for_nothing_that_is_there() -> None
 async def test_a_long_poll_counts_once() -> None:
     replicas = Replicas()
     append(await replicas.lead())
-    fetch = ConsumerFetch(replicas.manager, replicas.purgatory, replicas.clock)
+    fetch = ConsumerFetch(replicas.manager, replicas.purgatory, replicas.clock, replicas.cold_reads)
     entry = FetchEntry(NAME, "", -1, 0, 1 << 20)
     asking = asyncio.create_task(fetch([entry], FetchWait(500, 1, 1 << 20)))
     await asyncio.sleep(0.1)

@@ -1,0 +1,76 @@
+"""Threads that read from the disk for as long as a test wants."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+
+from tidelog_broker.storage.cold_reads import ColdReads
+from unit.broker.broker_parts import Replicas, settled
+
+
+class Threads:
+    """`run_blocking`: the oldest work is done, and ends, when the test says so."""
+
+    def __init__(self) -> None:
+        self.running: list[asyncio.Future[None]] = []
+
+    async def __call__(self, work: Callable[[], None]) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.running.append(future)
+        await future
+        work()
+
+    async def end(self) -> None:
+        await settled()
+        self.running.pop(0).set_result(None)
+        await settled()
+
+    async def end_all(self) -> None:
+        while self.running:
+            await self.end()
+
+
+class ColdReplicas(Replicas):
+    """`waits`: how often the loop itself has waited for the disk."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.threads = Threads()
+        self.cold_reads = ColdReads(self.disk, self._in_thread)
+        self._waited_in_threads = 0
+
+    async def _in_thread(self, work: Callable[[], None]) -> None:
+        def counted() -> None:
+            before = self.memory.waits
+            try:
+                work()
+            finally:
+                self._waited_in_threads += self.memory.waits - before
+
+        await self.threads(counted)
+
+    @property
+    def waits(self) -> int:
+        return self.memory.waits - self._waited_in_threads
+
+
+@asynccontextmanager
+async def reading(cold_reads: ColdReads) -> AsyncIterator[None]:
+    """They run meanwhile, and to the end."""
+    task = asyncio.create_task(cold_reads.run())
+    try:
+        yield
+        assert not task.done()
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+@asynccontextmanager
+async def cold_replicas() -> AsyncIterator[ColdReplicas]:
+    replicas = ColdReplicas()
+    async with reading(replicas.cold_reads):
+        yield replicas

@@ -1,0 +1,150 @@
+"""What a log answers while only a part of it is in memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from simulation.disk import PAGE_BYTES
+from tidelog.log_format import FRAME_HEADER_BYTES
+from tidelog.model import Batch
+from tidelog_broker.log.config import LogConfig
+from tidelog_broker.log.errors import LogCorruptError
+from tidelog_broker.log.log import Log
+from tidelog_broker.log.segment import INDEX_SUFFIX
+from tidelog_broker.partition.replica_log import ColdDataError, ColdRange
+from unit.broker.log.builders import START_MS, batch_at, open_log
+from unit.broker.log.memory_disk import MemoryDisk
+
+# Each batch fills a page.
+RECORDS_BYTES = PAGE_BYTES - FRAME_HEADER_BYTES
+THREE_A_SEGMENT = LogConfig(segment_bytes=3 * PAGE_BYTES, index_interval_bytes=PAGE_BYTES)
+ALL = 1 << 20
+
+
+def page_batch(offset: int) -> Batch:
+    return batch_at(offset, size=RECORDS_BYTES, timestamp_ms=START_MS + offset)
+
+
+def log_of(disk: MemoryDisk, batches: int, config: LogConfig | None = None) -> Log:
+    log = open_log(disk, config=config) if config else open_log(disk)
+    for offset in range(batches):
+        log.append([page_batch(offset)])
+    return log
+
+
+def offsets(batches: list[Batch]) -> list[int]:
+    return [batch.header.base_offset for batch in batches]
+
+
+def read(log: Log, offset: int = 0, max_bytes: int = ALL) -> tuple[list[int], ColdRange | None]:
+    batches, cold = log.read_cached(offset, max_bytes=max_bytes, up_to=log.log_end_offset)
+    return offsets(batches), cold
+
+
+def load(disk: MemoryDisk, cold: ColdRange) -> None:
+    """As a thread does."""
+    file = disk.open(cold.path)
+    file.read_at(cold.size, cold.position)
+    file.close()
+
+
+def read_all(disk: MemoryDisk, log: Log) -> list[int]:
+    """Loads what is cold until all has been read."""
+    found: list[int] = []
+    for _ in range(1000):
+        if len(found) == log.log_end_offset:
+            break
+        more, cold = read(log, len(found))
+        found += more
+        if cold is not None:
+            load(disk, cold)
+    return found
+
+
+def test_what_memory_holds_is_read_as_ever() -> None:
+    disk = MemoryDisk()
+    log = log_of(disk, 10, THREE_A_SEGMENT)
+    assert read(log) == (list(range(10)), None)
+
+
+def test_of_a_part_that_is_cached_the_whole_batches_are_answered_and_where_it_ends() -> None:
+    disk = MemoryDisk()
+    log = log_of(disk, 5)
+    disk.evict()
+    (path,) = (path for path in disk.paths() if path.suffix == ".log")
+    load(disk, ColdRange(path, 0, 2 * PAGE_BYTES + 1))
+    batches, cold = read(log)
+    assert batches == [0, 1, 2]
+    assert cold == ColdRange(path, 3 * PAGE_BYTES, 2 * PAGE_BYTES)
+
+
+def test_of_a_batch_that_is_cached_in_part_nothing_is_answered() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk)
+    log.append([batch_at(0, size=4 * PAGE_BYTES)])
+    disk.evict()
+    (path,) = (path for path in disk.paths() if path.suffix == ".log")
+    load(disk, ColdRange(path, 0, 1))
+    batches, cold = read(log, max_bytes=100)
+    assert batches == []
+    assert cold is not None
+    assert (cold.position, cold.end) == (PAGE_BYTES, 4 * PAGE_BYTES + FRAME_HEADER_BYTES)
+    load(disk, cold)
+    assert read(log, max_bytes=100) == ([0], None)
+
+
+def test_what_is_cold_beyond_what_was_asked_for_makes_no_difference() -> None:
+    disk = MemoryDisk()
+    log = log_of(disk, 5)
+    disk.evict()
+    (path,) = (path for path in disk.paths() if path.suffix == ".log")
+    load(disk, ColdRange(path, 0, 2 * PAGE_BYTES))
+    assert read(log, max_bytes=2 * PAGE_BYTES) == ([0, 1], None)
+    batches, cold = log.read_cached(0, max_bytes=ALL, up_to=2)
+    assert (offsets(batches), cold) == ([0, 1], None)
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_log_is_read_across_segments_without_waiting(*, lost: bool) -> None:
+    """Indexes that are lost are made anew without waiting, too."""
+    disk = MemoryDisk()
+    log = log_of(disk, 20, THREE_A_SEGMENT)
+    log.close(clean=True)
+    log = open_log(disk, config=THREE_A_SEGMENT)
+    if lost:
+        for path in disk.paths():
+            if path.suffix == INDEX_SUFFIX:
+                disk.remove(path)
+    disk.evict()
+    waits = disk.waits
+    assert log.read_cached(4, max_bytes=ALL, up_to=20).batches == []
+    assert disk.waits == waits
+    assert read_all(disk, log) == list(range(20))
+
+
+def test_a_search_by_time_does_not_wait_either() -> None:
+    disk = MemoryDisk()
+    log_of(disk, 20, THREE_A_SEGMENT).close(clean=True)
+    log = open_log(disk, config=THREE_A_SEGMENT)
+    disk.evict()
+    waits, found, loads = disk.waits, None, 0
+    while found is None and loads < 100:
+        try:
+            found = log.offset_for_timestamp(START_MS + 7, up_to=20, waits=False)
+        except ColdDataError as error:
+            assert disk.waits == waits
+            load(disk, error.cold)
+            waits, loads = disk.waits, loads + 1
+    assert loads > 1
+    assert found == page_batch(7)
+
+
+def test_a_file_that_is_too_short_is_found_once_it_is_waited_for() -> None:
+    disk = MemoryDisk()
+    log = log_of(disk, 2)
+    (path,) = (path for path in disk.paths() if path.suffix == ".log")
+    disk.open(path).truncate(PAGE_BYTES)
+    batches, cold = read(log, 1)
+    assert (batches, cold) == ([], ColdRange(path, PAGE_BYTES, PAGE_BYTES))
+    with pytest.raises(LogCorruptError):
+        log.read(1, max_bytes=ALL, up_to=2)

@@ -1,0 +1,189 @@
+"""How much is read from the disk, when, and for whom."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import PurePath
+
+import pytest
+
+from tidelog_broker.log.errors import LogStorageError
+from tidelog_broker.partition.replica_log import ColdRange
+from tidelog_broker.storage.cold_reads import (
+    MAX_AHEAD_BYTES,
+    PIECE_BYTES,
+    READS_AT_ONCE,
+    ColdReads,
+)
+from unit.broker.broker_parts import settled
+from unit.broker.cold_disk import Threads, reading
+from unit.broker.fake_log import FakeLog
+from unit.broker.log.memory_disk import MemoryDisk
+
+FILE = PurePath("/data/f")
+SMALL = 1000
+
+
+def at(position: int, size: int = SMALL, path: PurePath = FILE) -> ColdRange:
+    return ColdRange(path, position, size)
+
+
+class Reads:
+    def __init__(self, pieces: int = 16) -> None:
+        self.disk = MemoryDisk()
+        self.threads = Threads()
+        self.cold_reads = ColdReads(self.disk, self.threads)
+        self.log = FakeLog()
+        file = self.disk.open(FILE, create=True)
+        file.write_at(0, [bytes(pieces * PIECE_BYTES)])
+        file.close()
+
+    def begin(self, cold: ColdRange, log: FakeLog | None = None) -> asyncio.Event:
+        woken = asyncio.Event()
+        self.cold_reads.begin(log or self.log, cold, woken)
+        return woken
+
+    async def read(self, cold: ColdRange) -> int:
+        """Until nothing more is read; returns how many bytes were."""
+        self.disk.reads.clear()
+        self.begin(cold)
+        await settled()
+        await self.threads.end_all()
+        return sum(size for _, size in self.disk.reads)
+
+
+@asynccontextmanager
+async def running(pieces: int = 16) -> AsyncIterator[Reads]:
+    reads = Reads(pieces)
+    try:
+        async with reading(reads.cold_reads):
+            yield reads
+    finally:
+        assert reads.disk.open_files == 0
+
+
+async def test_whoever_waits_is_woken_with_each_piece() -> None:
+    async with running() as reads:
+        first = reads.begin(at(0, 2 * PIECE_BYTES))
+        await settled()
+        assert not first.is_set()
+        await reads.threads.end()
+        assert first.is_set()
+        second = reads.begin(at(PIECE_BYTES, PIECE_BYTES))
+        await reads.threads.end()
+        assert second.is_set()
+        assert reads.disk.reads == [(FILE, PIECE_BYTES)] * 2
+
+
+async def test_nothing_smaller_than_a_piece_is_read_and_nothing_beyond_the_end() -> None:
+    async with running(pieces=2) as reads:
+        assert await reads.read(at(0)) == PIECE_BYTES
+        assert await reads.read(at(2 * PIECE_BYTES - SMALL, 5 * PIECE_BYTES)) == PIECE_BYTES
+        assert len(reads.cold_reads) == 0
+
+
+async def test_one_stretch_of_a_log_is_read_at_a_time() -> None:
+    async with running() as reads:
+        reads.begin(at(0))
+        other = reads.begin(at(8 * PIECE_BYTES))
+        await settled()
+        assert len(reads.threads.running) == 1
+        await reads.threads.end()
+        assert other.is_set()
+        assert reads.threads.running == []
+
+
+async def test_so_many_logs_are_read_side_by_side_and_the_others_get_their_turn() -> None:
+    async with running() as reads:
+        logs = [FakeLog() for _ in range(READS_AT_ONCE + 1)]
+        woken = [reads.begin(at(0, 2 * PIECE_BYTES), log) for log in logs]
+        await settled()
+        assert len(reads.threads.running) == READS_AT_ONCE
+        for _ in range(READS_AT_ONCE + 1):
+            await reads.threads.end()
+        assert all(event.is_set() for event in woken)
+
+
+async def test_more_and_more_is_read_ahead_for_a_reader_that_goes_on() -> None:
+    async with running(pieces=32) as reads:
+        position, sizes = 0, []
+        for _ in range(4):
+            sizes.append(await reads.read(at(position, PIECE_BYTES)))
+            position += sizes[-1]
+        most = MAX_AHEAD_BYTES + PIECE_BYTES
+        assert sizes == [PIECE_BYTES, 3 * PIECE_BYTES, most, most]
+
+
+async def test_readers_of_one_log_are_told_apart_by_where_they_are() -> None:
+    async with running(pieces=32) as reads:
+        await reads.read(at(0, PIECE_BYTES))
+        await reads.read(at(16 * PIECE_BYTES, PIECE_BYTES))
+        assert await reads.read(at(PIECE_BYTES, PIECE_BYTES)) == 3 * PIECE_BYTES
+        assert await reads.read(at(17 * PIECE_BYTES, PIECE_BYTES)) == 3 * PIECE_BYTES
+
+
+async def test_nothing_is_read_ahead_while_others_wait() -> None:
+    async with running() as reads:
+        await reads.read(at(0, PIECE_BYTES))
+        for _ in range(READS_AT_ONCE):
+            reads.begin(at(0), FakeLog())
+        reads.disk.reads.clear()
+        reads.begin(at(PIECE_BYTES, PIECE_BYTES))
+        await settled()
+        await reads.threads.end_all()
+        assert len(reads.disk.reads) == READS_AT_ONCE + 1
+
+
+async def test_what_was_read_and_is_cold_again_may_be_waited_for_once() -> None:
+    async with running() as reads:
+        assert not reads.cold_reads.has_read(reads.log, at(0))
+        await reads.read(at(0, 2 * PIECE_BYTES))
+        assert not reads.cold_reads.has_read(reads.log, at(2 * PIECE_BYTES))
+        assert reads.cold_reads.has_read(reads.log, at(PIECE_BYTES))
+        assert not reads.cold_reads.has_read(reads.log, at(PIECE_BYTES))
+
+
+async def test_what_was_read_counts_while_the_rest_is_still_being_read() -> None:
+    async with running() as reads:
+        reads.begin(at(0, 2 * PIECE_BYTES))
+        await settled()
+        await reads.threads.end()
+        assert not reads.cold_reads.has_read(reads.log, at(PIECE_BYTES))
+        assert reads.cold_reads.has_read(reads.log, at(0))
+        await reads.threads.end_all()
+
+
+async def test_what_could_not_be_read_is_told_once_and_then_read_again() -> None:
+    async with running() as reads:
+        woken = reads.begin(at(0))
+        await settled()
+        reads.disk.failing_reads = 1
+        await reads.threads.end()
+        assert woken.is_set()
+        with pytest.raises(LogStorageError, match="cannot read /data/f"):
+            reads.cold_reads.has_read(reads.log, at(0))
+        assert not reads.cold_reads.has_read(reads.log, at(0))
+        assert await reads.read(at(0)) == PIECE_BYTES
+
+
+async def test_a_file_that_has_gone_meanwhile_harms_nobody() -> None:
+    async with running() as reads:
+        woken = reads.begin(at(0))
+        await settled()
+        reads.disk.remove(FILE)
+        await reads.threads.end()
+        assert woken.is_set()
+        assert not reads.cold_reads.has_read(FakeLog(), at(0))
+
+
+async def test_a_stop_waits_for_no_thread() -> None:
+    reads = Reads()
+    task = asyncio.create_task(reads.cold_reads.run())
+    reads.begin(at(0))
+    await settled()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert reads.threads.running[0].cancelled()
