@@ -26,6 +26,7 @@ from tidelog.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
 from tidelog.v1.controller_pb2_grpc import add_ControllerServiceServicer_to_server
 from tidelog.v1.inspect_pb2_grpc import add_InspectServiceServicer_to_server
 from tidelog_controller.config import ControllerConfig
+from tidelog_controller.core.write_pace import Intervals
 from tidelog_controller.edge.admin import AdminServicer
 from tidelog_controller.edge.admin_calls import Admin
 from tidelog_controller.edge.controller import ControllerServicer
@@ -170,6 +171,7 @@ def new_controller(config: ControllerConfig, address: str) -> Parts:
         command_timeout_ms=config.command_timeout_ms,
         max_moves_per_broker=config.max_moves_per_broker,
         leader_balancing=leader_balancing(config),
+        intervals=Intervals(config.move_step_interval_ms, config.handover_interval_ms),
         stopwatch=metrics.decisions if metrics else NoStopwatch(),
         internal_topics=internal_topics(config),
         run_blocking=run_in_thread,

@@ -27,6 +27,21 @@ class ControllerConfig(RegisteredConfig):
         "an operation wait",
     )
 
+    move_step_interval_ms: int = Field(
+        default=150,
+        ge=0,
+        le=60_000,
+        description="between two steps of moves that copy, where they concern the same broker: "
+        "the room for whoever writes meanwhile",
+    )
+    handover_interval_ms: int = Field(
+        default=20,
+        ge=0,
+        le=60_000,
+        description="between two leaders that hand over to preferred ones or for maintenance, "
+        "where these concern the same broker",
+    )
+
     leader_balance: bool = Field(
         default=True,
         description="whether leaders go back to the preferred replicas by themselves",

@@ -13,6 +13,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
 from tidelog.state_changes.event import Cause, Change, Kind, Stage
 from tidelog_controller.core.controller import Controller
+from tidelog_controller.core.write_pace import Intervals
 from tidelog_controller.policies.internal_topics import InternalTopic
 from tidelog_controller.policies.leader_balance import LeaderBalancing
 from tidelog_controller.policies.reassignment import WantedMove
@@ -140,7 +141,7 @@ class Driver:
         self.store = store or TableStore(KEYS.root)
         self.internal_topics = internal_topics  # of the next reign
         self.leader_balancing: LeaderBalancing | None = None  # of the next reign
-        self.move_step_interval_ms = 0  # of the next reign
+        self.intervals = Intervals(0, 0)  # of the next reign
         self.now_ms = 1_000
         self.brokers: dict[int, FakeBroker] = {}
         self.transcript: list[str] = []
@@ -188,7 +189,7 @@ class Driver:
             command_timeout_ms=COMMAND_TIMEOUT_MS,
             internal_topics=self.internal_topics,
             leader_balancing=self.leader_balancing,
-            move_step_interval_ms=self.move_step_interval_ms,
+            intervals=self.intervals,
         )
 
     def load(self) -> None:

@@ -25,8 +25,8 @@ from tidelog_controller.control.dispatch import Dispatch
 from tidelog_controller.core.broker_telling import of_broker, of_fencing, of_unreachable_leader
 from tidelog_controller.core.description import Reign, describe
 from tidelog_controller.core.dirty_partitions import DirtyPartitions
-from tidelog_controller.core.move_pace import STEP_INTERVAL_MS, MovePace
 from tidelog_controller.core.transaction_telling import TransactionTelling
+from tidelog_controller.core.write_pace import INTERVALS, Intervals, WritePace
 from tidelog_controller.policies.internal_topics import InternalTopic
 from tidelog_controller.policies.leader_balance import LeaderBalancing
 from tidelog_controller.requests.desk import AdminDesk
@@ -114,7 +114,7 @@ class Controller:
         internal_topics: Sequence[InternalTopic] = (),
         max_moves_per_broker: int = DEFAULT_MAX_MOVES_PER_BROKER,
         leader_balancing: LeaderBalancing | None = None,
-        move_step_interval_ms: int = STEP_INTERVAL_MS,
+        intervals: Intervals = INTERVALS,
     ) -> None:
         self.context = Context(keys)
         self.context.operations.max_moves_per_broker = max_moves_per_broker
@@ -146,7 +146,7 @@ class Controller:
             self._dispatch.is_acknowledged,
             identity.controller_epoch,
             self._dispatch.full_states_taken,
-            MovePace(move_step_interval_ms),
+            WritePace(intervals),
         )
         self._broken = BrokenConnections()
         self._going_since_ms: dict[str, int] = {}  # intents by key, as far as this reign knows

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 
 from tidelog.model import TopicPartition
 from tidelog_controller.control.descriptions import Descriptions
-from tidelog_controller.core.move_pace import MovePace, brokers_of_step
 from tidelog_controller.core.reconcile import logs_needed, next_write
+from tidelog_controller.core.write_pace import WritePace
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.purposes import (
     PartitionBatch,
@@ -35,7 +35,7 @@ class DirtyPartitions:
         is_acknowledged: Callable[[TopicPartition], bool],
         controller_epoch: int,
         full_states_taken: Callable[[], bool],
-        pace: MovePace,
+        pace: WritePace,
     ) -> None:
         self._context = context
         self._transactions = transactions
@@ -58,6 +58,7 @@ class DirtyPartitions:
         for write in writes:
             held = self._context.partition(write.partition)
             self._dirty[write.partition] = (held.revision if held else 0) != write.expected
+            self._pace.refused(write)
 
     def advance(self, now_ms: int) -> None:
         """Touches those for which this time was waited."""
@@ -84,7 +85,7 @@ class DirtyPartitions:
                 self._pace.settled(partition)
                 self._ask_for_logs(partition)
                 continue
-            if not self._is_its_turn(write, now_ms):
+            if not self._pace.may_write(write, now_ms):
                 settled.append(partition)
                 continue
             this_kind = (contended, partition.topic if write.old is None else None)
@@ -122,10 +123,6 @@ class DirtyPartitions:
             self._descriptions.logs(partition, revision, self._context.live),
             self._unreachable.reporters(partition, held.state) if held else (),
         )
-
-    def _is_its_turn(self, write: PartitionWrite, now_ms: int) -> bool:
-        concerned = brokers_of_step(write)
-        return not concerned or self._pace.may_step(write.partition, concerned, now_ms)
 
     def _may_meet_former(self, partition: TopicPartition) -> bool:
         """Whether a broker may still hold a replica of a partition that was removed, and whose

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import enum
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
+from itertools import groupby
 from typing import NamedTuple, Protocol
 
 # A path from a broker to one that has less: what is handed over, from whom, to whom.
@@ -20,8 +21,8 @@ Path = list[tuple[int, int, int]]
 
 
 class Kind(enum.IntEnum):
-    """What it means that a thing is handed over: what is tried first. The first two cost
-    nothing."""
+    """What it means that a thing is handed over. The first two cost nothing and are tried first;
+    of the others, to takers that hold as much, the first."""
 
     RETURN = 0  # the taker held it before the plan
     FREE = 1  # the giver did not, or has to lose it
@@ -30,6 +31,7 @@ class Kind(enum.IntEnum):
 
 
 FOR_NOTHING = (Kind.RETURN, Kind.FREE)
+FOR_A_COPY = (Kind.FOLLOWED, Kind.LED)
 
 
 class Spread(Protocol):
@@ -118,18 +120,24 @@ class Levelling:
     def run(self) -> None:
         for broker in self._limits.emptied:
             while self.loads[broker] > 0:
-                if self._give(broker, all_of_it=True) is None:
+                if self._give(broker, tuple(Kind), all_of_it=True) is None:
                     raise ValueError(f"what broker {broker} holds fits nowhere else")
-        # Each turn brings two loads closer together, so there is an end. A broker that can give
-        # nothing is done for good: nobody that it reaches has two less, so nothing that is
-        # handed over later leads there.
+        # By all of them, before anybody is given a copy that it may get, or lose, for nothing.
+        self._level(FOR_NOTHING)
+        if not self._limits.free_only:
+            self._level(tuple(Kind))
+
+    def _level(self, kinds: Sequence[Kind]) -> None:
+        """Each turn brings two loads closer together, so there is an end. A broker that can give
+        nothing is done for good: nobody that it reaches has two less, so nothing that is
+        handed over later leads there."""
         heap = [(-self.loads[broker], broker) for broker in self._limits.takers]
         heapq.heapify(heap)
         while heap:
             load, broker = heapq.heappop(heap)
             if -load != self.loads[broker] or -load <= self._limits.floors[broker]:
                 continue
-            taker = self._give(broker)
+            taker = self._give(broker, kinds)
             if taker is not None:
                 heapq.heappush(heap, (-self.loads[broker], broker))
                 heapq.heappush(heap, (-self.loads[taker], taker))
@@ -140,7 +148,7 @@ class Levelling:
                 if kind in FOR_NOTHING or not self._limits.free_only:
                     self._offers[kind].add(thing, broker)
 
-    def _give(self, giver: int, *, all_of_it: bool = False) -> int | None:
+    def _give(self, giver: int, kinds: Sequence[Kind], *, all_of_it: bool = False) -> int | None:
         """Hands one thing over; who holds one more for it. None: there is nothing to be gained.
         `all_of_it`: whatever the others hold."""
         loads = self.loads
@@ -149,20 +157,31 @@ class Levelling:
             takers = [b for b in takers if loads[b] <= loads[giver] - 2]
         if not takers:
             return None
-        path = self._direct(giver, takers) or self._cheapest_path(giver, takers)
+        path = self._direct(giver, takers, FOR_NOTHING)
+        if path is None and kinds != FOR_NOTHING:
+            path = self._copied(giver, takers)
+        path = path or self._cheapest_path(giver, takers, kinds)
         if path is None or not self._carry_out(path):
             return None
         return path[-1][2]
 
-    def _direct(self, giver: int, takers: Sequence[int]) -> Path | None:
-        for offers in self._offers.values():
+    def _copied(self, giver: int, takers: Sequence[int]) -> Path | None:
+        """To those with the least, whatever it is: others may need nothing."""
+        for _, alike in groupby(takers, key=self.loads.__getitem__):
+            path = self._direct(giver, list(alike), FOR_A_COPY)
+            if path is not None:
+                return path
+        return None
+
+    def _direct(self, giver: int, takers: Sequence[int], kinds: Iterable[Kind]) -> Path | None:
+        for kind in kinds:
             for taker in takers:
-                thing = offers.peek(giver, taker)
+                thing = self._offers[kind].peek(giver, taker)
                 if thing is not None:
                     return [(thing, giver, taker)]
         return None
 
-    def _cheapest_path(self, giver: int, ends: Sequence[int]) -> Path | None:
+    def _cheapest_path(self, giver: int, ends: Sequence[int], kinds: Iterable[Kind]) -> Path | None:
         """By what it costs, then by length, then by what the end holds."""
         reached: set[int] = set()
         queue: list[tuple[int, int, int, int, Path]] = [(0, 0, 0, giver, [])]
@@ -176,8 +195,8 @@ class Levelling:
             for taker in self._limits.takers:
                 if taker in reached:
                     continue
-                for kind, offers in self._offers.items():
-                    thing = offers.peek(broker, taker)
+                for kind in kinds:
+                    thing = self._offers[kind].peek(broker, taker)
                     if thing is not None:
                         further = cost + (kind not in FOR_NOTHING)
                         way = [*path, (thing, broker, taker)]

@@ -210,12 +210,17 @@ class PartitionAdmin:
 
     def _goes_on(self, request: AddPartitions | RemovePartitions) -> bool:
         if isinstance(request, AddPartitions):
-            return bool(self._context.unplaced(request.topic))
+            return self._context.is_growing(request.topic)
         return request.topic in self._context.removals
 
-    def _not_yet(self, request: AddPartitions | RemovePartitions, topic: Topic) -> TidelogError:
+    def _not_yet(
+        self, request: AddPartitions | RemovePartitions, topic: Topic
+    ) -> TidelogError | None:
+        """None: all that was asked for is done, and its intent is yet to go."""
         if isinstance(request, AddPartitions):
             unplaced = len(self._context.unplaced(request.topic))
+            if not unplaced:
+                return None
             factor = topic.entry.replication_factor
             return unplaced_partitions(request.topic, unplaced, topic.entry.partitions, factor)
         return TidelogError(

@@ -304,7 +304,7 @@ class TopicAdmin:
             )
             return AdminReply(error, entry.topic_id)
         pending = self._pending(name)
-        if timed_out or not (pending or self._context.unplaced(name)):
+        if timed_out or not (pending or self._context.is_growing(name)):
             return AdminReply(None, entry.topic_id, pending)
         return None
 

@@ -16,6 +16,7 @@ from tidelog.inspection.model import BrokerBacklog, ControllerState, StateReques
 from tidelog.state_changes.event import NO_PARTITION, StateChange
 from tidelog_controller.core.controller import Controller
 from tidelog_controller.core.description import not_found
+from tidelog_controller.core.write_pace import INTERVALS, Intervals
 from tidelog_controller.policies.internal_topics import InternalTopic
 from tidelog_controller.policies.leader_balance import LeaderBalancing
 from tidelog_controller.shell.broker_channel import BrokerChannel, Dialer
@@ -114,6 +115,7 @@ class Environment:
     internal_topics: Sequence[InternalTopic] = ()
     max_moves_per_broker: int = DEFAULT_MAX_MOVES_PER_BROKER
     leader_balancing: LeaderBalancing | None = None
+    intervals: Intervals = INTERVALS
     run_blocking: RunBlocking = run_in_place
 
 
@@ -138,6 +140,7 @@ class EventLoop:
             internal_topics=environment.internal_topics,
             max_moves_per_broker=environment.max_moves_per_broker,
             leader_balancing=environment.leader_balancing,
+            intervals=environment.intervals,
         )
         self._queue: asyncio.Queue[Event] = asyncio.Queue(MAX_QUEUED_EVENTS)
         self._channels: dict[int, BrokerChannel] = {}

@@ -155,6 +155,11 @@ class Context:
             if p not in placed or placed[p].state.topic_id != entry.topic_id
         ]
 
+    def is_growing(self, topic: str) -> bool:
+        """Whether partitions of a topic have yet to get replicas, or what is wanted of them is
+        still kept: while it is, another change of their number is refused."""
+        return topic in self.additions or bool(self.unplaced(topic))
+
     def unreadable_topics(self) -> set[str]:
         """Of these not all is known that the store holds: which partitions there are, where
         their replicas are, or the topic's id and configuration."""

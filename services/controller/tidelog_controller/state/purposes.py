@@ -53,6 +53,10 @@ class PartitionWrite(NamedTuple):
         return PartitionWrite(self[0], self[1], new, *self[3:])
 
     @property
+    def is_handover(self) -> bool:
+        return self.why is not Cause.NONE
+
+    @property
     def changes(self) -> int:
         return 2 if self.consent_revision else 1
 

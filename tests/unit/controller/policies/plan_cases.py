@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from tidelog.model import TopicPartition
@@ -15,7 +14,6 @@ from tidelog_controller.policies.placement import place
 from tidelog_controller.policies.racks import RackedBroker
 
 # Clusters differ much in size, and machines in speed.
-unhurried = settings(deadline=None)
 
 Replicas = dict[TopicPartition, tuple[int, ...]]
 

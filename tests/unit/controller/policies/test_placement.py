@@ -4,7 +4,7 @@ from collections import Counter
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog_controller.policies.placement import place, start_of
@@ -12,7 +12,6 @@ from tidelog_controller.policies.racks import RackedBroker
 from tidelog_controller.policies.uneven_racks import rack_shares
 
 # A first placement on a busy machine may take long.
-unhurried = settings(deadline=None)
 
 COUNTS = st.integers(1, 12)
 STARTS = st.integers(0, 2**32 - 1)
@@ -37,7 +36,6 @@ def placed(
     return [place(p, factor, brokers, start) for p in range(partitions)]
 
 
-@unhurried
 @given(PARTITIONS, COUNTS, RACKS, STARTS)
 def test_the_replicas_of_a_partition_are_distinct(
     partitions: int, factor: int, sizes: list[int], start: int
@@ -47,7 +45,6 @@ def test_the_replicas_of_a_partition_are_distinct(
     assert all(len(set(r)) == len(r) == factor for r in replicas)
 
 
-@unhurried
 @given(PARTITIONS, COUNTS, RACKS, STARTS)
 def test_no_rack_holds_two_more_of_a_partition_than_another_that_has_a_free_broker(
     partitions: int, factor: int, sizes: list[int], start: int
@@ -60,7 +57,6 @@ def test_no_rack_holds_two_more_of_a_partition_than_another_that_has_a_free_brok
         assert all(max(used.values()) <= used[rack] + 1 for rack in free)
 
 
-@unhurried
 @given(PARTITIONS, COUNTS, RACKS, STARTS)
 def test_leaders_are_balanced_within_one(
     partitions: int, factor: int, sizes: list[int], start: int
@@ -71,7 +67,6 @@ def test_leaders_are_balanced_within_one(
     assert max(counts.values()) - min(counts[b.broker_id] for b in brokers) <= 1
 
 
-@unhurried
 @given(PARTITIONS, COUNTS, st.integers(1, 4), st.integers(1, 5), STARTS)
 def test_in_racks_of_equal_size_replicas_are_equal_where_partitions_go_round_exactly(
     rounds: int, factor: int, racks: int, size: int, start: int
@@ -82,7 +77,6 @@ def test_in_racks_of_equal_size_replicas_are_equal_where_partitions_go_round_exa
     assert set(Counter(b for r in replicas for b in r).values()) == {rounds * factor}
 
 
-@unhurried
 @given(st.integers(1, 60), COUNTS, UNEVEN_RACKS, STARTS)
 def test_in_uneven_racks_each_broker_holds_its_share_to_less_than_three(
     partitions: int, factor: int, sizes: list[int], start: int
@@ -117,7 +111,6 @@ def test_a_racks_share_goes_by_its_size_up_to_what_keeps_replicas_apart(
     assert rack_shares(sizes, factor) == shares
 
 
-@unhurried
 @given(PARTITIONS, st.integers(2, 12), STARTS)
 def test_a_dead_brokers_leaders_spread_over_all_survivors(
     partitions: int, brokers: int, start: int
@@ -128,7 +121,6 @@ def test_a_dead_brokers_leaders_spread_over_all_survivors(
     assert max(counts) - min(counts) <= 1
 
 
-@unhurried
 @given(PARTITIONS, st.integers(2, 4), st.integers(1, 5), STARTS)
 def test_a_dead_brokers_leaders_spread_over_all_survivors_in_racks_of_equal_size(
     partitions: int, racks: int, size: int, start: int

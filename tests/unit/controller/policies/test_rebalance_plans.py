@@ -23,28 +23,24 @@ from unit.controller.policies.plan_cases import (
     loads,
     placed,
     unevenness,
-    unhurried,
     without_racks,
 )
 
 RACKS = st.lists(st.integers(1, 3), min_size=1, max_size=4)
 
 
-@unhurried
 @given(cases())
 def test_without_racks_replicas_are_balanced_within_one(case: Case) -> None:
     after = applied(case.assignment, plan_rebalance(case.assignment, case.brokers))
     assert unevenness(loads(after, case.ids)) <= 1
 
 
-@unhurried
 @given(cases())
 def test_without_racks_leaders_are_balanced_within_one(case: Case) -> None:
     after = applied(case.assignment, plan_rebalance(case.assignment, case.brokers))
     assert unevenness(leaders(after, case.ids)) <= 1
 
 
-@unhurried
 @given(cases(racks=RACKS))
 def test_every_partition_keeps_its_replication_factor_on_distinct_brokers(case: Case) -> None:
     after = applied(case.assignment, plan_rebalance(case.assignment, case.brokers))
@@ -53,7 +49,6 @@ def test_every_partition_keeps_its_replication_factor_on_distinct_brokers(case: 
         assert set(after[partition]) <= set(case.ids)
 
 
-@unhurried
 @given(cases(racks=RACKS))
 def test_no_rack_holds_two_more_of_a_partition_than_another_that_has_a_free_broker(
     case: Case,
@@ -62,7 +57,6 @@ def test_no_rack_holds_two_more_of_a_partition_than_another_that_has_a_free_brok
     assert crowded(after, case.brokers) == []
 
 
-@unhurried
 @given(cases(racks=RACKS, factors=st.integers(1, 4)))
 def test_in_racks_every_broker_holds_what_spread_and_balance_give_it(case: Case) -> None:
     after = applied(case.assignment, plan_rebalance(case.assignment, case.brokers))
@@ -74,20 +68,17 @@ def test_in_racks_every_broker_holds_what_spread_and_balance_give_it(case: Case)
         assert abs(load - shares[rack] * len(after) / sizes[rack]) < 1
 
 
-@unhurried
 @given(cases(racks=RACKS))
 def test_a_plan_says_what_it_does(case: Case) -> None:
     check_summary(case.assignment, plan_rebalance(case.assignment, case.brokers))
 
 
-@unhurried
 @given(cases(racks=RACKS))
 def test_what_is_balanced_is_left_as_it_is(case: Case) -> None:
     after = applied(case.assignment, plan_rebalance(case.assignment, case.brokers))
     assert plan_rebalance(after, case.brokers).moves == ()
 
 
-@unhurried
 @given(cases(racks=RACKS), st.randoms(use_true_random=False))
 def test_the_order_of_what_is_given_makes_no_difference(case: Case, random: object) -> None:
     entries = list(case.assignment.items())
@@ -117,7 +108,7 @@ def fewest_added(case: Case) -> int:
     return sum(map(len, before)) - best[1]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     cases(racks=RACKS.filter(lambda sizes: 2 <= sum(sizes) <= 4), factors=st.integers(2, 3), most=4)
 )
@@ -134,7 +125,15 @@ def test_a_replica_that_shares_a_rack_goes_and_not_the_leader_there() -> None:
     assert plan.leaders_changed == 0
 
 
-@unhurried
+def test_who_lacks_the_most_is_given_something_first_even_the_lead() -> None:
+    """10 follows nowhere where 12, in a rack with 11, could in its place."""
+    brokers = [RackedBroker(b, f"rack {r}") for b, r in ((10, 0), (11, 1), (12, 1), (13, 2))]
+    replicas = [(10, 11), (10, 13), (11, 10)]
+    assignment = {TopicPartition("a", number): chosen for number, chosen in enumerate(replicas)}
+    plan = plan_rebalance(assignment, brokers)
+    assert plan.replicas_added == 1
+
+
 @given(st.integers(2, 12), st.integers(0, 8), st.integers(0, 60), st.integers(1, 4))
 def test_growing_copies_to_each_new_broker_what_it_lacks_and_nothing_else(
     old: int, new: int, partitions: int, factor: int
@@ -153,7 +152,6 @@ def test_growing_copies_to_each_new_broker_what_it_lacks_and_nothing_else(
     assert not gained & old_ids
 
 
-@unhurried
 @given(st.integers(2, 12), st.integers(1, 8), st.integers(1, 60), st.integers(1, 4))
 def test_growing_changes_hardly_more_leaders_than_the_new_brokers_get(
     old: int, new: int, partitions: int, factor: int
@@ -199,7 +197,6 @@ def test_a_new_rack_takes_a_replica_of_each_partition_that_had_two_in_one() -> N
     assert crowded(applied(assignment, plan), grown) == []
 
 
-@unhurried
 @given(st.integers(2, 9), st.integers(1, 40), st.integers(2, 4), st.randoms(use_true_random=False))
 def test_leaders_are_balanced_by_order_alone_where_replicas_are_balanced(
     count: int, rounds: int, factor: int, random: object
@@ -216,7 +213,6 @@ def test_leaders_are_balanced_by_order_alone_where_replicas_are_balanced(
     assert set(leaders(after, [b.broker_id for b in brokers])) == {rounds}
 
 
-@unhurried
 @given(cases(racks=RACKS, factors=st.integers(2, 4)))
 def test_in_racks_leaders_are_balanced_within_one(case: Case) -> None:
     after = applied(case.assignment, plan_rebalance(case.assignment, case.brokers))

@@ -26,7 +26,6 @@ from unit.controller.policies.plan_cases import (
     loads,
     placed,
     unevenness,
-    unhurried,
     without_racks,
 )
 
@@ -51,7 +50,6 @@ def removal(case: Case, removed: list[int]) -> tuple[Plan, Replicas, list[int]]:
     return plan, applied(case.assignment, plan), rest
 
 
-@unhurried
 @given(removals(RACKS))
 def test_removed_brokers_hold_nothing(given_removal: tuple[Case, list[int]]) -> None:
     case, removed = given_removal
@@ -59,7 +57,6 @@ def test_removed_brokers_hold_nothing(given_removal: tuple[Case, list[int]]) -> 
     assert set(loads(after, removed)) <= {0}
 
 
-@unhurried
 @given(removals(RACKS))
 def test_every_partition_keeps_its_replication_factor_on_distinct_brokers(
     given_removal: tuple[Case, list[int]],
@@ -70,7 +67,6 @@ def test_every_partition_keeps_its_replication_factor_on_distinct_brokers(
         assert len(set(after[partition])) == len(after[partition]) == len(replicas)
 
 
-@unhurried
 @given(removals(RACKS))
 def test_no_broker_that_stays_ends_with_fewer_replicas(
     given_removal: tuple[Case, list[int]],
@@ -81,7 +77,6 @@ def test_no_broker_that_stays_ends_with_fewer_replicas(
     assert all(b <= a for b, a in zip(before, loads(after, rest), strict=True))
 
 
-@unhurried
 @given(removals())
 def test_brokers_that_were_balanced_still_are(given_removal: tuple[Case, list[int]]) -> None:
     case, removed = given_removal
@@ -91,7 +86,6 @@ def test_brokers_that_were_balanced_still_are(given_removal: tuple[Case, list[in
     assert unevenness(leaders(after, rest)) <= 1
 
 
-@unhurried
 @given(removals(RACKS))
 def test_partitions_that_were_spread_over_racks_still_are(
     given_removal: tuple[Case, list[int]],
@@ -106,7 +100,6 @@ def test_partitions_that_were_spread_over_racks_still_are(
     assert crowded(after, rest) == []
 
 
-@unhurried
 @given(removals(RACKS))
 def test_a_plan_says_what_it_does(given_removal: tuple[Case, list[int]]) -> None:
     case, removed = given_removal
@@ -114,7 +107,6 @@ def test_a_plan_says_what_it_does(given_removal: tuple[Case, list[int]]) -> None
     check_summary(case.assignment, plan)
 
 
-@unhurried
 @given(removals(RACKS))
 def test_a_second_removal_finds_nothing_to_do(given_removal: tuple[Case, list[int]]) -> None:
     case, removed = given_removal
@@ -122,7 +114,6 @@ def test_a_second_removal_finds_nothing_to_do(given_removal: tuple[Case, list[in
     assert plan_removal(after, case.brokers, removed).moves == ()
 
 
-@unhurried
 @given(st.integers(4, 12), st.integers(1, 3), st.integers(4, 30), st.integers(1, 3))
 def test_little_more_than_what_the_removed_held_is_copied(
     count: int, gone: int, rounds: int, factor: int
@@ -136,7 +127,6 @@ def test_little_more_than_what_the_removed_held_is_copied(
     assert unevenness(loads(after, rest)) <= 1
 
 
-@unhurried
 @given(st.integers(3, 8), st.integers(1, 4), st.integers(20, 40), st.integers(1, 3))
 def test_what_has_grown_is_as_cheap_to_shrink(old: int, new: int, rounds: int, factor: int) -> None:
     """Partitions of a new broker have to share it with all others, not with the other new ones:
@@ -197,7 +187,6 @@ def test_of_many_topics_a_refusal_names_ten() -> None:
 # Replication factor.
 
 
-@unhurried
 @given(cases(RACKS), st.integers(1, 5))
 def test_all_partitions_of_the_topics_get_the_factor_and_no_others_change(
     case: Case, factor: int
@@ -212,7 +201,6 @@ def test_all_partitions_of_the_topics_get_the_factor_and_no_others_change(
     check_summary(case.assignment, plan)
 
 
-@unhurried
 @given(cases(RACKS), st.integers(1, 5))
 def test_another_factor_changes_no_preferred_leader_and_copies_nothing_needless(
     case: Case, factor: int
@@ -223,7 +211,6 @@ def test_another_factor_changes_no_preferred_leader_and_copies_nothing_needless(
     assert plan.replicas_added == plan.minimum_replicas_added == more
 
 
-@unhurried
 @given(st.integers(4, 10), st.integers(1, 20), st.integers(1, 4), st.integers(1, 4))
 def test_balanced_brokers_are_balanced_with_another_factor(
     count: int, rounds: int, factor: int, new_factor: int
@@ -234,7 +221,6 @@ def test_balanced_brokers_are_balanced_with_another_factor(
     assert {share.replicas_after for share in plan.brokers} == {rounds * new_factor}
 
 
-@unhurried
 @given(st.integers(1, 20), st.integers(1, 6), st.integers(1, 6))
 def test_another_factor_keeps_to_the_racks(rounds: int, factor: int, new_factor: int) -> None:
     brokers = in_racks([2, 2, 2])

@@ -293,7 +293,7 @@ def _a_chunk_is_a_move() -> Iterator[None]:
 
 
 @pytest.mark.timeout(240)
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100, derandomize=True)
 @given(wanted=st.sampled_from(WANTED), fates=FATES, steps=st.lists(STEPS, min_size=3, max_size=12))
 def test_what_is_carried_out_is_one_plan_whole_and_the_one_that_was_answered(
     wanted: OperationWanted, fates: Fates, steps: Sequence[tuple[Callable[[Walk], object], Fates]]

@@ -92,6 +92,40 @@ def test_brokers_that_do_not_start_added_partitions_in_time_are_named() -> None:
     assert driver.replies[request].pending_brokers == (2,)
 
 
+def test_an_addition_is_replied_when_another_change_would_not_be_refused_any_more() -> None:
+    driver = with_topic()
+    stop_after(driver, 2)  # The topic, and the partitions' first states.
+    request = driver.add_partitions(5, timeout_ms=2_000)
+    assert len(driver.states()) == 5
+    assert ADDITION in driver.store.items
+    assert request not in driver.replies
+    driver.before_transaction = None
+    driver.release()
+    assert answer_of(driver, request).partitions == 2
+    assert code_of(driver, driver.remove_partitions(3, dry_run=True)) is None
+
+
+def test_a_creation_by_hand_is_replied_when_partitions_can_be_added() -> None:
+    driver = cluster(1, 2, 3)
+    stop_after(driver, 2)
+    request = driver.create_topic(partitions=2, replication_factor=2, assignment=((3, 1), (2, 3)))
+    assert [state.replicas for state in driver.states()] == [(3, 1), (2, 3)]
+    assert request not in driver.replies
+    driver.before_transaction = None
+    driver.release()
+    assert code_of(driver, request) is None
+    assert code_of(driver, driver.add_partitions(3, dry_run=True)) is None
+
+
+def test_an_addition_whose_intent_alone_is_left_in_time_has_been_done() -> None:
+    driver = with_topic()
+    stop_after(driver, 2)
+    request = driver.add_partitions(5, timeout_ms=2_000)
+    driver.pass_time(2_000)
+    assert code_of(driver, request) is None
+    assert answer_of(driver, request).partitions == 2
+
+
 def test_added_partitions_get_the_replicas_chosen_by_hand() -> None:
     driver = with_topic(2, factor=2)
     driver.add_partitions(4, assignment=((3, 1), (2, 3)))

@@ -1,44 +1,63 @@
-"""Steps of copying moves keep apart from each other, and nothing else waits for them."""
+"""Steps of copying moves and leaders that hand over keep apart from each other, and nothing else
+waits for them."""
 
 from __future__ import annotations
 
 from tidelog.model import TopicPartition
-from tidelog_controller.core.move_pace import STEP_INTERVAL_MS, MovePace
+from tidelog_controller.core.write_pace import INTERVALS, Turns
+from tidelog_controller.state.admin_requests import SetMaintenance
 from unit.controller.driver import Driver
 
 FIRST, SECOND, THIRD = (TopicPartition("t", number) for number in range(3))
 
 
 def test_a_step_waits_for_those_before_it_of_each_broker_that_it_concerns() -> None:
-    pace = MovePace(25)
-    assert pace.may_step(FIRST, (1, 2), 100)
-    assert not pace.may_step(SECOND, (2, 3), 100)
-    assert not pace.may_step(THIRD, (3, 4), 110)
-    assert [pace.may_step(SECOND, (2, 3), now_ms) for now_ms in (124, 125)] == [False, True]
-    assert [pace.may_step(THIRD, (3, 4), now_ms) for now_ms in (149, 150)] == [False, True]
+    turns = Turns(25)
+    assert turns.has_one(FIRST, (1, 2), 100)
+    assert not turns.has_one(SECOND, (2, 3), 100)
+    assert not turns.has_one(THIRD, (3, 4), 110)
+    assert [turns.has_one(SECOND, (2, 3), now_ms) for now_ms in (124, 125)] == [False, True]
+    assert [turns.has_one(THIRD, (3, 4), now_ms) for now_ms in (149, 150)] == [False, True]
 
 
 def test_a_step_of_other_brokers_waits_for_none() -> None:
-    pace = MovePace(25)
-    assert pace.may_step(FIRST, (1, 2), 100)
-    assert pace.may_step(SECOND, (3, 4), 100)
+    turns = Turns(25)
+    assert turns.has_one(FIRST, (1, 2), 100)
+    assert turns.has_one(SECOND, (3, 4), 100)
 
 
 def test_a_turn_comes_once_and_stays_until_it_is_settled() -> None:
-    pace = MovePace(25)
-    pace.may_step(FIRST, (1, 2), 100)
-    pace.settled(FIRST)
-    pace.may_step(SECOND, (1, 2), 100)
-    assert (pace.due(124), pace.wake_at_ms(100)) == ([], 125)
-    assert (pace.due(125), pace.wake_at_ms(125)) == ([SECOND], None)
-    pace.settled(SECOND)
-    assert pace.due(1_000) == []
-    assert pace.may_step(SECOND, (1, 2), 1_000)
+    turns = Turns(25)
+    turns.has_one(FIRST, (1, 2), 100)
+    turns.settled(FIRST)
+    turns.has_one(SECOND, (1, 2), 100)
+    assert (turns.due(124), turns.wake_at_ms(100)) == ([], 125)
+    assert (turns.due(125), turns.wake_at_ms(125)) == ([SECOND], None)
+    turns.settled(SECOND)
+    assert turns.due(1_000) == []
+    assert turns.has_one(SECOND, (1, 2), 1_000)
+
+
+def test_turns_that_nobody_wants_any_more_hold_up_nobody() -> None:
+    turns = Turns(25)
+    assert turns.has_one(FIRST, (1, 2), 100)
+    assert not turns.has_one(SECOND, (1, 2), 100)
+    assert not turns.has_one(THIRD, (1, 2), 100)
+    turns.settled(SECOND)
+    assert turns.due(125) == [FIRST, THIRD]
+
+
+def test_a_write_that_the_store_refused_keeps_its_turn() -> None:
+    turns = Turns(25)
+    assert turns.has_one(FIRST, (1, 2), 100)
+    turns.settled(FIRST)
+    turns.give_back(FIRST)
+    assert turns.has_one(FIRST, (1, 2), 101)
 
 
 def _paced(partitions: int) -> Driver:
     driver = Driver()
-    driver.move_step_interval_ms = STEP_INTERVAL_MS
+    driver.intervals = INTERVALS
     driver.take_over()
     for broker_id in (1, 2, 3):
         driver.start_broker(broker_id)
@@ -63,7 +82,7 @@ def test_moves_begin_one_after_another_where_they_concern_the_same_brokers() -> 
     _all_want_moves(driver, 1, 2, 4)
     begun = [len(_moving(driver))]
     for _ in range(2):
-        driver.pass_time(STEP_INTERVAL_MS - 1)
+        driver.pass_time(INTERVALS.move_step_ms - 1)
         begun.append(len(_moving(driver)))
         driver.pass_time(1)
         begun.append(len(_moving(driver)))
@@ -73,12 +92,12 @@ def test_moves_begin_one_after_another_where_they_concern_the_same_brokers() -> 
 def test_switches_wait_for_their_turn_as_well() -> None:
     driver = _paced(2)
     _all_want_moves(driver, 1, 2, 4)
-    driver.pass_time(10 * STEP_INTERVAL_MS)
+    driver.pass_time(10 * INTERVALS.move_step_ms)
     for number in (0, 1):
         driver.leader_writes_isr(number, 1, 2, 3, 4)
     driver.watch()
     assert len(_moving(driver)) == 1
-    driver.pass_time(STEP_INTERVAL_MS)
+    driver.pass_time(INTERVALS.move_step_ms)
     assert _moving(driver) == []
 
 
@@ -86,6 +105,19 @@ def test_a_move_that_copies_nothing_does_not_wait() -> None:
     driver = _paced(3)
     _all_want_moves(driver, 3, 2, 1)
     assert [state.replicas for state in driver.states()] == [(3, 2, 1)] * 3
+
+
+def test_leaders_hand_over_one_after_another() -> None:
+    driver = _paced(9)
+    own = [n for n, state in enumerate(driver.states()) if state.leader == 1]
+    driver.feed(SetMaintenance(1_000, (1,), True, False, 5_000))
+    left = [sum(state.leader == 1 for state in driver.states())]
+    for _ in own[1:]:
+        driver.pass_time(INTERVALS.handover_ms - 1)
+        left.append(sum(state.leader == 1 for state in driver.states()))
+        driver.pass_time(1)
+        left.append(sum(state.leader == 1 for state in driver.states()))
+    assert (len(own), left) == (3, [2, 2, 1, 1, 0])
 
 
 def test_an_election_does_not_wait() -> None:
@@ -103,7 +135,7 @@ def test_a_deletion_does_not_wait() -> None:
     _all_want_moves(driver, 1, 2, 4)
     driver.delete_topic()
     assert driver.states() == []
-    driver.pass_time(10 * STEP_INTERVAL_MS)
+    driver.pass_time(10 * INTERVALS.move_step_ms)
     assert driver.controller.wake_at_ms() is None
 
 
@@ -113,5 +145,5 @@ def test_what_nobody_wants_any_more_when_its_turn_comes_is_not_begun() -> None:
     (begun,) = _moving(driver)
     for number in {0, 1, 2} - {begun}:
         driver.want_move(partition=number)
-    driver.pass_time(10 * STEP_INTERVAL_MS)
+    driver.pass_time(10 * INTERVALS.move_step_ms)
     assert _moving(driver) == [begun]
