@@ -8,6 +8,8 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tidelog.model import NO_OFFSET
+
 SERIAL_BYTES = 8
 # Of a record's value: 64 of them fill a batch of 64 KiB.
 VALUE_BYTES = 1000
@@ -41,6 +43,8 @@ class Ledger:
         self._duplicates = 0
         self._unexpected = 0
         self._seen = bytearray()
+        # Acknowledged without an offset.
+        self._unplaced: set[int] = set()
 
     def take(self, count: int) -> int:
         """The first of so many new serial numbers."""
@@ -49,7 +53,12 @@ class Ledger:
         return first
 
     def acknowledge(self, partition: int, base_offset: int, first_serial: int, count: int) -> None:
-        """Records with serial numbers in a row, at offsets in a row."""
+        """Records with serial numbers in a row, at offsets in a row; NO_OFFSET: where is not
+        known."""
+        self._acknowledged += count
+        if base_offset == NO_OFFSET:
+            self._unplaced.update(range(first_serial, first_serial + count))
+            return
         serials = self._serials[partition]
         end = base_offset + count
         if len(serials) < end:
@@ -57,7 +66,6 @@ class Ledger:
         for step in range(count):
             # An offset that is acknowledged twice counts twice, and can be found once.
             serials[base_offset + step] = first_serial + step
-        self._acknowledged += count
 
     def note_read(self, partition: int, first_offset: int, values: Sequence[bytes | None]) -> None:
         """Records at offsets in a row, each offset once."""
@@ -73,7 +81,7 @@ class Ledger:
             self._seen[serial] = 1
             self._duplicates += is_again
             expected = known[offset] if offset < len(known) else _NONE
-            if serial == expected:
+            if serial == expected or (serial in self._unplaced and not is_again):
                 self._found += 1
             elif expected == _NONE and not is_again:
                 self._unexpected += 1

@@ -58,7 +58,7 @@ class Load:
         self._topic = topic
         self._partitions = partitions
         self._rate = rate
-        self._ledger = ledger
+        self.ledger = ledger
         self._stopped = False
         self.sent = 0
         self.errors: list[str] = []
@@ -79,7 +79,7 @@ class Load:
 
     async def _send(self, producer: Producer, due_s: float) -> None:
         number = self.sent % self._partitions
-        serial = self._ledger.take(1)
+        serial = self.ledger.take(1)
         self.sent += 1
         self.late.note(due_s, time.perf_counter())
         try:
@@ -97,7 +97,7 @@ class Load:
             self._failed(due_s, error)
             return
         self.latencies.note(due_s, time.perf_counter())
-        self._ledger.acknowledge(number, delivery.result().offset, serial, 1)
+        self.ledger.acknowledge(number, delivery.result().offset, serial, 1)
 
     def _failed(self, due_s: float, error: BaseException) -> None:
         self.latencies.note_failure(due_s)

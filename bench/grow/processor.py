@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
+from multiprocessing import active_children
 from typing import NamedTuple
 
 from bench.idle import cpu_seconds
@@ -20,13 +21,13 @@ class ProcessorTime(NamedTuple):
 
 
 def processor_time(cluster: LocalCluster) -> ProcessorTime:
-    """`load`: this process, which sends the load and looks at the cluster."""
+    """`load`: the process that sends the load, and this one, which looks at the cluster."""
     parts = cluster.describe()
     pids: dict[str, list[int | None]] = {
         "brokers": [broker.pid for broker in parts.brokers],
         "controllers": [controller.pid for controller in parts.controllers],
         "etcd": [cluster.etcd.process.pid if cluster.etcd is not None else None],
-        "load": [os.getpid()],
+        "load": [os.getpid(), *(child.pid for child in active_children())],
     }
     seconds = {
         part: sum(cpu_seconds(pid) for pid in of_part if pid is not None)

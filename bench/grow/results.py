@@ -34,7 +34,7 @@ The file holds
 | `throttle_bytes_per_second` | for each broker, as set |
 | `bytes_per_second` | `bytes_moved` over `duration_s`, all brokers together |
 | `peak_bytes_per_second` | of the broker that received most within about five seconds, the load's records included |
-| `rate_ratio` | the most that a broker received within about five seconds against what throttle, half a second of it at once, and load let it receive then |
+| `rate_ratio` | the most that a broker received within about five seconds against what throttle, a fifth of a second of it at once, and load let it receive then |
 | `cores` | of the processor, that the parts kept busy |
 | `replicas_ratio`, `bytes_ratio` | moved against the minimum |
 """  # noqa: E501

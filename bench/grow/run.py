@@ -22,6 +22,7 @@ from bench.grow.holdings import (
 )
 from bench.grow.ledger import Ledger
 from bench.grow.load import Load, fill
+from bench.grow.load_process import LoadProcess
 from bench.grow.processor import ProcessorTime, cores, processor_time
 from bench.grow.read_back import read_all
 from bench.grow.traffic import Sample, Traffic, copied_bytes, peaks, scrape
@@ -118,12 +119,14 @@ class _Run:
 
     async def figures(self) -> RunFigures:
         fill_s = await self._fill()
-        loading = asyncio.create_task(self._load.run())
+        process = LoadProcess(self._load)
+        loading = asyncio.create_task(process.result())
         try:
             grow, shrink = await self._change(loading)
         finally:
-            self._load.stop()
-            await loading
+            process.stop()
+            self._load = await loading
+        self._ledger = self._load.ledger
         self._console.print(
             f"  {self._load.sent:,} records sent; reading all back", highlight=False
         )
@@ -165,7 +168,7 @@ class _Run:
         await self._admin.set_throttle(settings.throttle)
         return fill_s
 
-    async def _change(self, loading: asyncio.Task[None]) -> tuple[_Moved, _Moved]:
+    async def _change(self, loading: asyncio.Task[Load]) -> tuple[_Moved, _Moved]:
         await self._pause(WARM_UP_S, loading)
         before = processor_time(self._cluster)
         await self._pause(self._settings.quiet_s, loading)
@@ -193,7 +196,7 @@ class _Run:
         )
         return grow, shrink
 
-    async def _pause(self, seconds: float, loading: asyncio.Task[None]) -> None:
+    async def _pause(self, seconds: float, loading: asyncio.Task[Load]) -> None:
         """Ends early where the load has died, which raises what it died of."""
         await asyncio.wait([loading], timeout=seconds)
         if loading.done():

@@ -15,7 +15,7 @@ _BYTES = re.compile(r'^tidelog_data_bytes_total\{(?:[^}]*,)?flow="(\w+)"[^}]*\} 
 _LOG_SIZE = re.compile(r"^tidelog_log_size_bytes(?:\{[^}]*\})? (\S+)", re.M)
 _TIMEOUT_S = 30.0
 # What a throttle lets pass at once after a pause, in seconds of its rate.
-THROTTLE_BURST_S = 0.5
+THROTTLE_BURST_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)

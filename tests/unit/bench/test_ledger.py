@@ -1,6 +1,7 @@
 """Acknowledged records, and those that are read back."""
 
 from bench.grow.ledger import Ledger, ReadBack, serial_of, value_of
+from tidelog.model import NO_OFFSET
 
 
 def values(*serials: int) -> list[bytes | None]:
@@ -53,6 +54,18 @@ def test_an_offset_that_was_acknowledged_twice_has_lost_one_of_them() -> None:
     ledger.note_read(0, 0, values(1))
 
     assert ledger.read_back().lost == 1
+
+
+def test_what_was_acknowledged_without_an_offset_is_found_anywhere() -> None:
+    ledger = Ledger(1)
+    ledger.acknowledge(0, 0, ledger.take(2), 2)
+    ledger.acknowledge(0, NO_OFFSET, ledger.take(2), 2)
+    ledger.note_read(0, 0, values(0, 1))
+    ledger.note_read(0, 2, values(2))
+    assert ledger.read_back() == ReadBack(4, 3, lost=1, duplicates=0, unexpected=0)
+    ledger.note_read(0, 3, values(2))
+
+    assert ledger.read_back() == ReadBack(4, 4, lost=1, duplicates=1, unexpected=0)
 
 
 def test_a_record_that_is_there_twice_is_a_duplicate() -> None:
