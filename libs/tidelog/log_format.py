@@ -80,7 +80,7 @@ def encode_frame_header(batch: Batch) -> bytes:
     return _HEADER.pack(FRAME_HEADER_BYTES + len(batch.records), FRAME_TAG, *batch.header)
 
 
-def parse_frame(data: bytes, at: int, expected_offset: int | None) -> Frame:
+def parse_frame(data: bytes | bytearray, at: int, expected_offset: int | None) -> Frame:
     """The frame header at `at`, of which FRAME_HEADER_BYTES must be there.
 
     Checks all but the records and the producer's CRC; raises `FrameError`."""

@@ -66,8 +66,8 @@ MetricsAddress = Annotated[str, AfterValidator(_check_metrics_address)]
 AddressList = Annotated[list[Address], NoDecode, BeforeValidator(split_list)]
 
 
-class ServiceConfig(BaseSettings):
-    """What every service can be told. Services add their own fields in subclasses."""
+class ProgramConfig(BaseSettings):
+    """What every program can be told, one that ends by itself too."""
 
     model_config = SettingsConfigDict(
         env_prefix=ENVIRONMENT_PREFIX,
@@ -81,6 +81,39 @@ class ServiceConfig(BaseSettings):
     config: Path | None = Field(
         default=None, description="TOML file with any of the other settings, by field name"
     )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="least level that is logged"
+    )
+    log_format: Literal["json", "console"] = Field(
+        default="json", description="json: one object a line; console: for people"
+    )
+
+    @property
+    def service(self) -> str:
+        """Its name in log lines, events and metrics: its role and id."""
+        raise NotImplementedError
+
+    @classmethod
+    def also_in_file(cls) -> frozenset[str]:
+        """Settings of others with whom it shares a file: they are passed over."""
+        return frozenset()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the base's signature
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        # Highest first; pydantic-settings puts the flags before all of them.
+        return init_settings, env_settings, _ConfigFileSource(settings_cls)
+
+
+class ServiceConfig(ProgramConfig):
+    """What every service can be told. Services add their own fields in subclasses."""
+
     cluster: str = Field(
         default="default",
         pattern=r"^[A-Za-z0-9._-]{1,64}$",
@@ -96,22 +129,11 @@ class ServiceConfig(BaseSettings):
         description="host:port to serve Prometheus metrics on, or off; port 0: any free one; "
         "default: port 1000 above listen's, on 127.0.0.1",
     )
-    log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="least level that is logged"
-    )
-    log_format: Literal["json", "console"] = Field(
-        default="json", description="json: one object a line; console: for people"
-    )
 
     @property
     def address(self) -> str:
         """Where others reach this service."""
         return self.advertised_address or self.listen
-
-    @property
-    def service(self) -> str:
-        """Its name in log lines, events and metrics: its role and id."""
-        raise NotImplementedError
 
     @property
     def metrics_address(self) -> tuple[str, int] | None:
@@ -126,18 +148,6 @@ class ServiceConfig(BaseSettings):
         listen = int(self.listen.rpartition(":")[2])
         above = listen + METRICS_PORT_OFFSET if listen else 0
         return METRICS_HOST, above if above <= _MAX_PORT else 0
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the base's signature
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        # Highest first; pydantic-settings puts the flags before all of them.
-        return init_settings, env_settings, _ConfigFileSource(settings_cls)
 
 
 class RegisteredConfig(ServiceConfig):
@@ -236,24 +246,27 @@ class _ConfigFileSource(PydanticBaseSettingsSource):
                 f"there is no configuration file {path}; give a TOML file's path"
             )
         try:
-            return TomlConfigSettingsSource(self.settings_cls, path)()
+            told = TomlConfigSettingsSource(self.settings_cls, path)()
         except (OSError, tomllib.TOMLDecodeError) as error:
             raise _ConfigFileError(
                 f"the configuration file {path} cannot be read as TOML: {error}"
             ) from error
+        assert issubclass(self.settings_cls, ProgramConfig)
+        others = self.settings_cls.also_in_file() - self.settings_cls.model_fields.keys()
+        return {name: value for name, value in told.items() if name not in others}
 
 
 class _ConfigFileError(Exception):
     """The file is not there or is no TOML."""
 
 
-ConfigT = TypeVar("ConfigT", bound=ServiceConfig)
+ConfigT = TypeVar("ConfigT", bound=ProgramConfig)
 
 
-def load(config_class: type[ConfigT], argv: Sequence[str]) -> ConfigT:
+def load(config_class: type[ConfigT], argv: Sequence[str], program: str = "") -> ConfigT:
     """The validated configuration. Exits with status 2 where it is not valid, and with
-    0 after `--help`."""
-    program = config_class.__module__.partition(".")[0]
+    0 after `--help`. `program`: how it was called; by default the package of the class."""
+    program = program or config_class.__module__.partition(".")[0]
     try:
         return config_class(
             _cli_parse_args=tuple(argv),
@@ -274,7 +287,7 @@ def flag(field_name: str) -> str:
     return "--" + field_name.replace("_", "-")
 
 
-def _explain(config_class: type[ServiceConfig], argv: Sequence[str], detail: ErrorDetails) -> str:
+def _explain(config_class: type[ProgramConfig], argv: Sequence[str], detail: ErrorDetails) -> str:
     reason = detail["msg"].removeprefix("Value error, ")
     if not detail["loc"]:
         return f"the settings do not fit together: {reason}"
@@ -287,13 +300,13 @@ def _explain(config_class: type[ServiceConfig], argv: Sequence[str], detail: Err
             f"{name} is not set ({description}); set it in the file, "
             f"as {ENVIRONMENT_PREFIX}{name.upper()} or by {flag(name)}"
         )
+    origin = _origin(name, argv)
     return (
-        f"{name} = {detail['input']!r} (from {_origin(name, argv)}) is not valid: {reason}. "
-        f"It is: {description}"
+        f"{name} = {detail['input']!r} (from {origin}) is not valid: {reason}. It is: {description}"
     )
 
 
-def _explain_unknown(config_class: type[ServiceConfig], name: str) -> str:
+def _explain_unknown(config_class: type[ProgramConfig], name: str) -> str:
     close = difflib.get_close_matches(name, config_class.model_fields, n=1)
     known = ", ".join(sorted(config_class.model_fields))
     hint = f"did you mean {close[0]}?" if close else f"settings are: {known}"

@@ -9,6 +9,7 @@ from tidelog.batch import new_batch, stamp
 from tidelog.model import Batch, Codec, EpochEnd
 from tidelog_broker.log.leader_epochs import LeaderEpochs
 from tidelog_broker.partition.producer_state import NOBODY, CrowdedOut, ProducerStates
+from tidelog_broker.partition.replica_log import CachedBatches
 
 from .values import NOT_SYNCED, RECORDS_PER_EPOCH, Entries, entry, epoch_of
 
@@ -96,6 +97,9 @@ class ModelLog:
         del max_bytes
         return self.batches[offset:up_to]
 
+    def read_cached(self, offset: int, *, max_bytes: int, up_to: int) -> CachedBatches:
+        return CachedBatches(self.read(offset, max_bytes=max_bytes, up_to=up_to), None)
+
     def truncate_to(self, offset: int) -> None:
         del self.batches[offset:]
         self.flushed = min(self.flushed, offset)
@@ -106,7 +110,9 @@ class ModelLog:
             raise ValueError(f"every log of the model starts at 0, not at {offset}")
         self.truncate_to(0)
 
-    def offset_for_timestamp(self, timestamp_ms: int, up_to: int) -> Batch | None:
+    def offset_for_timestamp(
+        self, timestamp_ms: int, up_to: int, *, waits: bool = True
+    ) -> Batch | None:
         raise NotImplementedError("nobody asks for timestamps here")
 
 

@@ -36,8 +36,8 @@ from tidelog.history import (
     PollInvoked,
     ReplicaDigest,
     Report,
-    SendEnded,
     SendInvoked,
+    sends_ended,
 )
 from tidelog.model import NO_EPOCH, NO_OFFSET, Record, TopicPartition
 from tidelog.v1 import broker_pb2
@@ -113,28 +113,21 @@ class Recorder:
         if report is not None and outcome is Outcome.OK:
             self.acknowledged += len(values)
             offset, leader_epoch = report.base_offset, report.leader_epoch
-            if offset != NO_OFFSET:
-                self._judge_acknowledged(client, partition, values, report)
+            if offset == NO_OFFSET:
+                raise Violation(
+                    "acknowledged_with_offset",
+                    f"value {values[0]} in {partition} was acknowledged without an offset: brokers "
+                    "remember what a producer has on its way",
+                )
+            self._judge_acknowledged(client, partition, values, report)
         if is_short_lived(partition.topic):
             self._short_lived_ended(client, partition, values, outcome, offset, leader_epoch)
         if partition.topic not in self._judged:
             return
-        step = 0 if offset == NO_OFFSET else 1
-        now_ms = self._now_ms()
         broker_id = self._acknowledgers.of(host_of(client), partition, leader_epoch, offset)
-        self.operations += [
-            SendEnded(
-                now_ms,
-                client,
-                *partition,
-                value,
-                outcome,
-                offset + step * index,
-                leader_epoch,
-                broker_id,
-            )
-            for index, value in enumerate(values)
-        ]
+        self.operations += sends_ended(
+            self._now_ms(), client, partition, values, outcome, offset, leader_epoch, broker_id
+        )
 
     def _short_lived_ended(
         self,
@@ -146,11 +139,8 @@ class Recorder:
         leader_epoch: int,
     ) -> None:
         now_ms = self._now_ms()
-        for index, value in enumerate(values):
-            at = offset if offset == NO_OFFSET else offset + index
-            self._lives_history.add(
-                SendEnded(now_ms, client, *partition, value, outcome, at, leader_epoch)
-            )
+        for ended in sends_ended(now_ms, client, partition, values, outcome, offset, leader_epoch):
+            self._lives_history.add(ended)
 
     def _judge_acknowledged(
         self,

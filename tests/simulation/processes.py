@@ -39,6 +39,7 @@ from tidelog_broker.config import BrokerConfig
 from tidelog_broker.edge.broker_service import BrokerService, client_service
 from tidelog_broker.life import live
 from tidelog_broker.storage.data_directory import DataDirectory, DataDirectoryError
+from tidelog_controller.core.write_pace import INTERVALS, Intervals
 from tidelog_controller.edge.admin import AdminServicer
 from tidelog_controller.shell.event_loop import Environment
 from tidelog_controller.shell.service import ControllerService
@@ -381,6 +382,8 @@ class ControllerProcess(Service):
                 log=log,
                 state_changes=state_changes,
                 command_timeout_ms=timeout_ms,
+                # With turns some interleavings of many changes do not come.
+                intervals=world.rng(f"{process.name}/pace").choice((Intervals(0, 0), INTERVALS)),
             ),
             ControllerEntry(self.controller_id, self.address),
             lease_ttl_seconds=world.settings.lease_ttl_seconds,

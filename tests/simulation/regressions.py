@@ -30,6 +30,7 @@ REGRESSIONS: dict[int, str] = {
     20807: "a member went below what is committed on its way to where the leader's log begins",
     30293: "a stopping broker that had to register again wrote its registration twice",
     30303: "a deletion waited for ever for a broker that its partition had left, and that was gone",
+    32021: "a StopReplica that comes late, as in few seeds (no bug)",
     50092: "a fence that was given up while a reader held what lay around it (the simulator's)",
     50124: "a mark of damage that failed as well, and the next life trusted what was dropped",
     51626: "a sync failed whose waiter a stop had cancelled, and the next one was believed",

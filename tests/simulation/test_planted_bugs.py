@@ -132,7 +132,9 @@ def test_an_answer_before_the_commit_is_found(monkeypatch: pytest.MonkeyPatch) -
 def test_a_reader_that_is_given_what_is_not_committed_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def read_all(self: Partition, fetch_offset: int, _: int, max_bytes: int) -> FetchAnswer:
+    def read_all(
+        self: Partition, fetch_offset: int, _: int, max_bytes: int, **__: bool
+    ) -> FetchAnswer:
         self.require_leading()
         end = self.log.log_end_offset
         batches = self.log.read(fetch_offset, max_bytes=max_bytes, up_to=end)

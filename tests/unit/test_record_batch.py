@@ -43,7 +43,7 @@ def test_the_examples_of_the_module_hold() -> None:
     assert doctest.testmod(record_batch).failed == 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     rows=st.lists(
         st.tuples(nullable_bytes, nullable_bytes, st.integers(0, 1 << 41)), min_size=1, max_size=30

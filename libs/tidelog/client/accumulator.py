@@ -30,6 +30,7 @@ from tidelog.client.produce_errors import (
     name_in_doubt,
     name_taken,
     not_in_time,
+    not_written_before,
 )
 from tidelog.client.retry import Backoff, Leader, Route
 from tidelog.client.sealed_batch import Group, Request, SealedBatch
@@ -44,11 +45,17 @@ SHARED_BATCHES = 3
 
 
 class Idempotence(enum.Enum):
-    """Whether batches carry a producer's sequences, and whose."""
+    """Whether batches carry a producer's sequences, and whose. GIVEN: of a name, and each record
+    keeps the sequence that it has: where one is not written, no other takes its place."""
 
     OFF = enum.auto()
     UNNAMED = enum.auto()
     NAMED = enum.auto()
+    GIVEN = enum.auto()
+
+    @property
+    def of_a_name(self) -> bool:
+        return self in (Idempotence.NAMED, Idempotence.GIVEN)
 
 
 @dataclass(slots=True)
@@ -115,9 +122,7 @@ class Accumulator:
         if self.fatal is not None:
             on_settled(self.fatal)
             return
-        queue = self._queues.get(partition)
-        if queue is None:
-            queue = self._queues[partition] = _Queue(partition, self._new_numbering())
+        queue = self._queue(partition)
         batch = SealedBatch(
             partition, queue.next_number, encoded, deadline_ms, on_settled, trace_context
         )
@@ -126,10 +131,23 @@ class Accumulator:
         self._waiting[partition] = queue
         self.unsettled += 1
 
+    def begin_at(self, partition: TopicPartition, next_sequence: int) -> None:
+        """Of a named producer that is identified: what is sealed next has this sequence."""
+        queue = self._queue(partition)
+        assert queue.numbering is not None, "the producer is idempotent"
+        queue.numbering.adopt(self._identity)
+        queue.numbering.positioned(next_sequence)
+
+    def _queue(self, partition: TopicPartition) -> _Queue:
+        queue = self._queues.get(partition)
+        if queue is None:
+            queue = self._queues[partition] = _Queue(partition, self._new_numbering())
+        return queue
+
     def _new_numbering(self) -> Numbering | None:
         if self._idempotence is Idempotence.OFF:
             return None
-        return Numbering(named=self._idempotence is Idempotence.NAMED)
+        return Numbering(named=self._idempotence.of_a_name)
 
     def drain(
         self, now_ms: int, leader_of: Callable[[TopicPartition], Leader | None]
@@ -234,7 +252,7 @@ class Accumulator:
         returns those. `stale`: fresh metadata may name another leader."""
         in_doubt = any(batch.in_doubt for batch in group.batches)
         if error.code is ErrorCode.DUPLICATE_SEQUENCE:
-            if self._idempotence is not Idempotence.NAMED:
+            if not self._idempotence.of_a_name:
                 # An earlier try was appended; where is no longer known.
                 return self.appended(group, Appended(NO_OFFSET, group.leader.leader_epoch, -1))
             # Were it an earlier try of its own, it would be remembered: no more than that
@@ -417,6 +435,8 @@ class Accumulator:
             if fate is Fate.UNKNOWN and numbering.named and isinstance(outcome, TidelogError):
                 # The name's sequences must not be used for anything else.
                 self._end(name_in_doubt(batch.partition, outcome))
+            elif self._idempotence is Idempotence.GIVEN and isinstance(outcome, TidelogError):
+                self._end(not_written_before(batch.partition, outcome))
         batch.on_settled(outcome)
 
     def _end(self, error: TidelogError) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Self
@@ -37,8 +37,9 @@ from tidelog.client.descriptions import (
 )
 from tidelog.client.producers_codec import (
     ProducerPosition,
+    TakenEpoch,
     describe_producers,
-    init_producer_id,
+    take_epoch,
 )
 from tidelog.client.retry import Backoff
 from tidelog.client.sequences import Identity
@@ -111,6 +112,11 @@ class Admin(TopicRequests, TopicQuestions, OperationRequests, BrokerRequests):
         ]
         return sorted(topics, key=lambda topic: topic.name)
 
+    async def find_topics(self, names: Sequence[str]) -> list[TopicDescription]:
+        """Those of the names that exist, as one broker knows it, which may be behind."""
+        found = (await self._describe(names)).topics if names else ()
+        return [topic_from_wire(topic) for topic in found if not topic.HasField("error")]
+
     async def describe_topic(self, topic: str) -> TopicDescription:
         error: TidelogError | None = None
         for attempt in range(DESCRIBE_ATTEMPTS):
@@ -124,13 +130,35 @@ class Admin(TopicRequests, TopicQuestions, OperationRequests, BrokerRequests):
         raise error or unknown_topic(topic)
 
     async def init_producer_id(
-        self, name: str = "", timeout_ms: int = DEFAULT_TIMEOUT_MS
+        self,
+        name: str = "",
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+        *,
+        epoch: int | None = None,
     ) -> Identity:
         """For whoever writes batches with sequences of its own: an id that nobody else has,
-        or with a name that name's id in its next epoch. Leaders refuse former holders once
+        or with a name that name's id in its next epoch, or in `epoch`, which the name may have
+        already (FENCED_PRODUCER_EPOCH where it has a newer one). Leaders refuse former holders once
         the metadata store has told them of it; to be certain, fence these in each partition
         before writing there (`describe_producers`). A try without an answer may have made an
         epoch that nobody uses."""
+        return (await self._take_epoch(name, epoch, {}, timeout_ms)).identity
+
+    async def partition_counts(
+        self,
+        name: str,
+        epoch: int,
+        known: Mapping[str, int],
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+    ) -> Mapping[str, int]:
+        """By how many partitions of each topic whoever shares this epoch of a producer's name
+        places records, so that a try that is repeated places them alike: `known`, unless another
+        number was told before. Takes the epoch, and raises, as `init_producer_id` does."""
+        return (await self._take_epoch(name, epoch, known, timeout_ms)).partition_counts
+
+    async def _take_epoch(
+        self, name: str, epoch: int | None, counts: Mapping[str, int], timeout_ms: int
+    ) -> TakenEpoch:
         give_up_ms = self._clock.monotonic_ms() + timeout_ms
         attempt = 0
         while True:
@@ -138,7 +166,8 @@ class Admin(TopicRequests, TopicQuestions, OperationRequests, BrokerRequests):
             # One broker after another, never two at once: each call is a new epoch.
             for address in self._metadata.candidates():
                 try:
-                    return await init_producer_id(self._connections.broker(address), name)
+                    broker = self._connections.broker(address)
+                    return await take_epoch(broker, name, epoch, counts)
                 except UnreachableError as error:
                     problem = str(error)
                 except TidelogError as error:

@@ -11,11 +11,14 @@ from tidelog.client.clock import Clock
 from tidelog.client.cluster_metadata import MAX_POLL_MS, MIN_POLL_MS, ClusterMetadata
 from tidelog.client.connections import BrokerApi, Connections
 from tidelog.client.retry import Backoff, Leader, Route
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import FINAL_ANSWERS, ErrorCode, TidelogError
 from tidelog.model import TopicPartition
 from tidelog.rpc.status import UnreachableError
 
 _Told = TypeVar("_Told")
+
+# What leaders and brokers have denied for this long is not there.
+DENIED_MS = 10_000
 
 Asked = Sequence[tuple[TopicPartition, Leader]]
 Answers = list[tuple[TopicPartition, Leader, _Told | TidelogError]]
@@ -55,16 +58,20 @@ class LeaderAsker:
         self, partitions: Iterable[TopicPartition], ask: Ask[_Told], wanted: str
     ) -> AsyncGenerator[tuple[TopicPartition, _Told | TidelogError]]:
         """The answer for each partition as it comes, or else its error: what no retry can mend,
-        or REQUEST_TIMED_OUT, which names what was `wanted`, after the time it was given."""
+        that it is not there once that was said for DENIED_MS, or REQUEST_TIMED_OUT, which names
+        what was `wanted`, after the time it was given."""
         give_up_ms = self._clock.monotonic_ms() + self._timeout_ms
         missing = {partition: Route() for partition in partitions}
         for partition, refusal in await self._refused(missing):
             del missing[partition]
             yield partition, refusal
         last: TidelogError | None = None
+        denied_since: dict[TopicPartition, int] = {}
         while missing:
             for partition, outcome in await self._ask_open(missing, ask):
-                if isinstance(outcome, TidelogError) and outcome.retriable:
+                if isinstance(outcome, TidelogError) and self._may_change(
+                    partition, outcome, denied_since
+                ):
                     last = outcome
                 else:
                     del missing[partition]
@@ -78,6 +85,18 @@ class LeaderAsker:
                     yield partition, error
                 break
             await asyncio.sleep(self._pause_ms(missing, now_ms) / 1000)
+
+    def _may_change(
+        self,
+        partition: TopicPartition,
+        refusal: TidelogError,
+        denied_since: dict[TopicPartition, int],
+    ) -> bool:
+        if refusal.code not in FINAL_ANSWERS:
+            denied_since.pop(partition, None)
+            return refusal.retriable
+        now_ms = self._clock.monotonic_ms()
+        return now_ms - denied_since.setdefault(partition, now_ms) < DENIED_MS
 
     async def _refused(
         self, partitions: Iterable[TopicPartition]

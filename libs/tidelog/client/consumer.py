@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -22,14 +22,17 @@ from tidelog.client.ask_leaders import LeaderAsker
 from tidelog.client.clock import Clock, SystemClock
 from tidelog.client.cluster_metadata import ClusterMetadata
 from tidelog.client.connections import Connections, GrpcConnections
+from tidelog.client.fetch_codec import FoundOffset
 from tidelog.client.fetch_state import FetchState, OnOutOfRange
 from tidelog.client.fetched_batch import FetchedBatch
 from tidelog.client.fetcher import Fetcher
+from tidelog.client.metadata_cache import KnownTopic
 from tidelog.client.offset_finder import OffsetFinder
+from tidelog.client.record_epochs import RecordEpoch, RecordEpochs
 from tidelog.client.retry import DEFAULT_MAX_BACKOFF_MS, DEFAULT_MIN_BACKOFF_MS, Backoff
 from tidelog.client.unclean_elections import UncleanElection
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.model import NO_OFFSET, OffsetPosition, Record, TopicPartition
+from tidelog.model import NO_EPOCH, NO_OFFSET, OffsetPosition, Record, TopicPartition
 from tidelog.rpc.trace_context import captured
 
 # What `poll` and `poll_batches` give at most, unless asked otherwise.
@@ -86,9 +89,11 @@ class Consumer:
         self._metadata = ClusterMetadata(
             bootstrap, self._connections, self._clock, self._metadata_changed
         )
-        self._finder = OffsetFinder(
-            LeaderAsker(self._metadata, self._connections, self._clock, backoff, offsets_timeout_ms)
+        asker = LeaderAsker(
+            self._metadata, self._connections, self._clock, backoff, offsets_timeout_ms
         )
+        self._finder = OffsetFinder(asker)
+        self._epochs = RecordEpochs(asker)
         self._state = FetchState(
             backoff, prefetch_bytes=prefetch_bytes, on_out_of_range=OnOutOfRange(on_out_of_range)
         )
@@ -170,6 +175,31 @@ class Consumer:
         await self._metadata.check_partition(assigned.partition)
         self._seek(assigned.partition, offset)
 
+    async def resume(
+        self,
+        partition: TopicPartition | tuple[str, int],
+        offset: int,
+        *,
+        topic_id: str,
+        read_epoch: int = NO_EPOCH,
+        end_offset: int | None = None,
+    ) -> None:
+        """Goes on, in a partition that need not be assigned yet, where another consumer has
+        ended that read this topic id, the record before `offset` in `read_epoch` (NO_EPOCH:
+        none is compared). What it read is compared with the log: `poll` raises UNKNOWN_TOPIC_ID
+        where another topic has the name, and is as told of `on_out_of_range` where the log was
+        truncated. Nothing is fetched from `end_offset` on; the last batch may reach beyond."""
+        name = TopicPartition(*partition)
+        await self._metadata.check_partition(name)
+        self._check_open()
+        assigned = self._state.partitions
+        if name not in assigned:
+            self._state.assign([*assigned, name], OffsetPosition.EARLIEST)
+        self._metadata.follow(name.topic)
+        self._state.get(name).resume(offset, topic_id, read_epoch, end_offset)
+        self._fetcher.start()
+        self._fetcher.wake()
+
     async def seek_to_beginning(self, partitions: _Partitions | None = None) -> None:
         """All that are assigned, unless some are named; so the next two."""
         await self._seek_to(self._chosen(partitions), OffsetPosition.EARLIEST)
@@ -206,6 +236,27 @@ class Consumer:
         """The offset after the last committed record of each."""
         wanted = [TopicPartition(*partition) for partition in partitions]
         return await self._finder.find(wanted, OffsetPosition.LATEST)
+
+    async def told_offsets(
+        self, position: OffsetPosition, partitions: _Partitions, timestamp_ms: int = 0
+    ) -> dict[TopicPartition, FoundOffset]:
+        """Each with the leader epoch and the topic id of the leader that told it; offset -1
+        where no record is that young."""
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        return await self._finder.find_told(wanted, position, timestamp_ms)
+
+    async def record_epochs(
+        self, offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, RecordEpoch]:
+        """In which leader epoch the record at one offset of each was written, for `resume`."""
+        return await self._epochs.find(offsets)
+
+    async def known_topic(self, topic: str, *, fresh: bool = False) -> KnownTopic:
+        """As it is known here, with `fresh` once some broker was asked again; raises
+        UNKNOWN_TOPIC_OR_PARTITION."""
+        if fresh:
+            await self._metadata.refresh_patiently((topic,))
+        return await self._metadata.topic(topic)
 
     async def poll(
         self,

@@ -22,7 +22,8 @@ Outcome = Appended | TidelogError
 
 
 class Delivery(NamedTuple):
-    """Where one record is; offset -1 with acks none. The timestamp is the record's."""
+    """Where one record is; offset -1 with acks none, and where an earlier try was written and it
+    is no longer known where. The timestamp is the record's."""
 
     topic: str
     partition: int
@@ -32,7 +33,7 @@ class Delivery(NamedTuple):
 
 
 class BatchReport(NamedTuple):
-    """Where one batch is (base_offset -1 with acks none), or, with `error`, why it is not
+    """Where one batch is (base_offset -1: as in `Delivery`), or, with `error`, why it is not
     known to be anywhere."""
 
     topic: str

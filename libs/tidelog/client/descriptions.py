@@ -67,6 +67,7 @@ class PartitionDescription:
     moving_operation: str = ""
     original_replicas: tuple[int, ...] = ()
     target_replicas: tuple[int, ...] = ()
+    create_revision: int = 0
 
     @property
     def adding_replicas(self) -> tuple[int, ...]:
@@ -85,7 +86,8 @@ class PartitionDescription:
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
     """`config` holds what was set for the topic; what is absent has its default. `partitions`:
-    those that have replicas, of `partition_count`."""
+    those that have replicas, of `partition_count`. `create_revision`: a later topic of the same
+    name has a greater one. `revision`: at which its entry changed last."""
 
     name: str
     topic_id: str
@@ -93,6 +95,8 @@ class TopicDescription:
     config: Mapping[str, str]
     partitions: tuple[PartitionDescription, ...]
     partition_count: int
+    create_revision: int = 0
+    revision: int = 0
 
 
 def cluster_from_wire(answer: broker_pb2.MetadataResponse) -> ClusterDescription:
@@ -134,8 +138,11 @@ def topic_from_wire(topic: broker_pb2.TopicMetadata) -> TopicDescription:
                 p.moving_operation,
                 tuple(p.original_replicas),
                 tuple(p.target_replicas),
+                p.create_revision,
             )
             for p in topic.partitions
         ),
         partition_count(topic),
+        topic.create_revision,
+        topic.revision,
     )

@@ -13,6 +13,15 @@ from tidelog.rpc.wire import batch_from_wire, error_from_wire
 from tidelog.v1 import broker_pb2
 
 
+class FoundOffset(NamedTuple):
+    """An offset (-1: no record is that young) as the leader of `leader_epoch` told it of the
+    topic with this id."""
+
+    offset: int
+    leader_epoch: int
+    topic_id: str
+
+
 class FetchOutcome(NamedTuple):
     want: Want
     leader: Leader
@@ -81,21 +90,21 @@ def offsets_to_wire(
 
 def offsets_from_wire(
     partitions: Sequence[tuple[TopicPartition, Leader]], answer: broker_pb2.ListOffsetsResponse
-) -> list[tuple[TopicPartition, Leader, int | TidelogError]]:
+) -> list[tuple[TopicPartition, Leader, FoundOffset | TidelogError]]:
     """Offsets and errors, in the order of the question."""
     by_partition = {
         TopicPartition(result.topic, result.partition): result for result in answer.partitions
     }
-    outcomes: list[tuple[TopicPartition, Leader, int | TidelogError]] = []
+    outcomes: list[tuple[TopicPartition, Leader, FoundOffset | TidelogError]] = []
     for partition, leader in partitions:
         result = by_partition.get(partition)
-        outcome: int | TidelogError
+        outcome: FoundOffset | TidelogError
         if result is None:
             outcome = _no_result(leader, partition)
         elif result.HasField("error"):
             outcome = error_from_wire(result.error)
         else:
-            outcome = result.offset
+            outcome = FoundOffset(result.offset, result.leader_epoch, leader.topic_id)
         outcomes.append((partition, leader, outcome))
     return outcomes
 

@@ -52,12 +52,14 @@ _RESET_TO = {
 class Assigned:
     """One partition. `position` is the next offset for the user (None: to be found, as
     `reset` says), `fetch_offset` the next to ask for; all between is in `buffered`.
-    `generation` grows with every seek: an answer to an older one is dropped."""
+    `generation` grows with every seek: an answer to an older one is dropped. Nothing is
+    fetched from `end_offset` on, where there is one."""
 
     partition: TopicPartition
     reset: OffsetPosition | None
     position: int | None = None
     fetch_offset: int = 0
+    end_offset: int | None = None
     generation: int = 0
     buffered: deque[Batch] = field(default_factory=deque)
     buffered_bytes: int = 0
@@ -79,6 +81,7 @@ class Assigned:
         self.position = offset
         self.reset = reset
         self.fetch_offset = offset or 0
+        self.end_offset = None
         self.generation += 1
         self.continuity.forget()
         self.buffered.clear()
@@ -89,6 +92,14 @@ class Assigned:
         self.corrupt = self.out_of_range = 0
         self.truncation_told = False
         self.error = None
+
+    def resume(self, offset: int, topic_id: str, read_epoch: int, end_offset: int | None) -> None:
+        """Goes on where another consumer of this topic id has ended."""
+        self.seek(offset)
+        self.end_offset = end_offset
+        self.topic_id = topic_id
+        self.newest_epoch = max(self.newest_epoch, read_epoch)
+        self.continuity.resume(read_epoch)
 
     def begin_anew(self, topic_id: str) -> None:
         """Another topic has the name: its epochs are its own, and neither the former's
@@ -273,10 +284,11 @@ class FetchState:
         return False
 
     def _truncated(self, assigned: Assigned, leader: Leader, now_ms: int) -> None:
-        last = assigned.continuity.last
-        assert last is not None, "what was read is compared"
         error = LogTruncatedError(
-            assigned.partition, assigned.fetch_offset, last.leader_epoch, leader.leader_epoch
+            assigned.partition,
+            assigned.fetch_offset,
+            assigned.continuity.read_epoch,
+            leader.leader_epoch,
         )
         if not assigned.truncation_told:
             assigned.truncation_told = True
@@ -438,6 +450,7 @@ def _may_fetch(assigned: Assigned, share: int) -> bool:
         and not assigned.in_flight
         and assigned.error is None
         and assigned.buffered_bytes <= share // 2
+        and (assigned.end_offset is None or assigned.fetch_offset < assigned.end_offset)
     )
 
 

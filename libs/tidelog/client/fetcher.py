@@ -239,6 +239,6 @@ class Fetcher:
                     assigned.finding = False
                     assigned.error = outcome
                 else:
-                    assigned.seek(outcome)
+                    assigned.seek(outcome.offset)
                 self.arrived.set()
                 self.wake()

@@ -46,23 +46,33 @@ class Found(enum.Enum):
 
 @dataclass(slots=True)
 class Continuity:
-    """`last` is the batch before the next offset to fetch, `leader_epoch` the newest whose
-    leader is known to have it."""
+    """`last` is the batch before the next offset to fetch, `read_epoch` the epoch in which it
+    was written (it alone is known of what another consumer has read), and `leader_epoch` the
+    newest whose leader is known to have it."""
 
     last: BatchHeader | None = None
     leader_epoch: int = NO_EPOCH
+    read_epoch: int = NO_EPOCH
 
     def read(self, header: BatchHeader, leader_epoch: int) -> None:
         self.last = header
+        self.read_epoch = header.leader_epoch
         self.leader_epoch = max(leader_epoch, self.leader_epoch)
+
+    def resume(self, read_epoch: int) -> None:
+        """Another consumer has read what comes before, and the record before the next offset
+        was written in this epoch. The leader of that epoch has it."""
+        self.last = None
+        self.read_epoch = self.leader_epoch = read_epoch
 
     def forget(self) -> None:
         """Somebody seeks: what comes next has no predecessor."""
         self.last = None
+        self.read_epoch = NO_EPOCH
 
     def first_offset(self, next_offset: int, leader_epoch: int) -> int:
         """From where to fetch: one record earlier from a leader that is not known yet."""
-        if self.last is None or leader_epoch <= self.leader_epoch:
+        if self.read_epoch == NO_EPOCH or leader_epoch <= self.leader_epoch:
             return next_offset
         return next_offset - 1
 
@@ -70,12 +80,12 @@ class Continuity:
         """`batches` as they came from `first_offset`."""
         if not batches:
             return Found.NOTHING
-        return Found.SAME if _identity(batches[0].header) == self._last_identity else Found.OTHER
+        return Found.SAME if self._is_last(batches[0].header) else Found.OTHER
 
-    @property
-    def _last_identity(self) -> tuple[int, ...]:
-        assert self.last is not None, "there is something to compare"
-        return _identity(self.last)
+    def _is_last(self, header: BatchHeader) -> bool:
+        if self.last is None:
+            return header.leader_epoch == self.read_epoch
+        return _identity(header) == _identity(self.last)
 
 
 def _identity(header: BatchHeader) -> tuple[int, ...]:

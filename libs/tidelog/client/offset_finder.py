@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Iterable
 
 from tidelog.client.ask_leaders import Answers, Ask, Asked, LeaderAsker
 from tidelog.client.connections import BrokerApi
-from tidelog.client.fetch_codec import offsets_from_wire, offsets_to_wire
+from tidelog.client.fetch_codec import FoundOffset, offsets_from_wire, offsets_to_wire
 from tidelog.errors import TidelogError
 from tidelog.model import OffsetPosition, TopicPartition
 
@@ -25,17 +25,27 @@ class OffsetFinder:
     ) -> dict[TopicPartition, int]:
         """One offset for each; -1 where no record is that young. Follows leaders until
         they answer; raises `TidelogError` after the time it was given."""
+        told = await self.find_told(partitions, position, timestamp_ms)
+        return {partition: found.offset for partition, found in told.items()}
+
+    async def find_told(
+        self,
+        partitions: Iterable[TopicPartition],
+        position: OffsetPosition,
+        timestamp_ms: int = 0,
+    ) -> dict[TopicPartition, FoundOffset]:
+        """As `find`, with the epoch of the leader that told it and the topic's id."""
         return await self._asker.ask_all(partitions, _ask(position, timestamp_ms), "offsets")
 
     def find_each(
         self, partitions: Iterable[TopicPartition], position: OffsetPosition
-    ) -> AsyncGenerator[tuple[TopicPartition, int | TidelogError]]:
+    ) -> AsyncGenerator[tuple[TopicPartition, FoundOffset | TidelogError]]:
         """The same, partition by partition: none waits for another's leader, or gets its error."""
         return self._asker.ask_each(partitions, _ask(position), "offsets")
 
 
-def _ask(position: OffsetPosition, timestamp_ms: int = 0) -> Ask[int]:
-    async def ask(broker: BrokerApi, asked: Asked) -> Answers[int]:
+def _ask(position: OffsetPosition, timestamp_ms: int = 0) -> Ask[FoundOffset]:
+    async def ask(broker: BrokerApi, asked: Asked) -> Answers[FoundOffset]:
         request = offsets_to_wire(asked, position, timestamp_ms)
         return offsets_from_wire(asked, await broker.list_offsets(request, REQUEST_TIMEOUT_MS))
 

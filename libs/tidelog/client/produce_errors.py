@@ -48,6 +48,16 @@ def name_in_doubt(partition: TopicPartition, error: TidelogError) -> TidelogErro
     )
 
 
+def not_written_before(partition: TopicPartition, error: TidelogError) -> TidelogError:
+    """Why a producer with a given identity ends: each record has the sequence that it would have
+    when all are sent again, and behind a gap in them nothing can be written."""
+    return TidelogError(
+        error.code,
+        f"this producer cannot go on: a batch for {partition} was not written "
+        f"({error.message}); make a new one, which begins where DescribeProducers tells",
+    )
+
+
 def foreign_sequence(partition: TopicPartition) -> TidelogError:
     """A sequence is there, and not by any try of its batch."""
     return TidelogError(

@@ -19,7 +19,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -34,7 +33,8 @@ from tidelog.client.delivery import BatchDelivery, BatchReport, Delivery, Outcom
 from tidelog.client.metadata_cache import KnownTopic
 from tidelog.client.open_batches import OpenBatch, OpenBatches, record_bytes
 from tidelog.client.partitioner import StickyPartitioner, partition_for_key
-from tidelog.client.producer_identity import ProducerIdentity
+from tidelog.client.producer_identity import GivenIdentity, ProducerIdentity
+from tidelog.client.producer_settings import at_least, idempotence_of, of_a_given
 from tidelog.client.record_columns import (
     RecordColumns,
     check_bytes,
@@ -45,14 +45,13 @@ from tidelog.client.record_columns import (
 )
 from tidelog.client.retry import DEFAULT_MAX_BACKOFF_MS, DEFAULT_MIN_BACKOFF_MS, Backoff
 from tidelog.client.sender import Sender
-from tidelog.client.sequences import MAX_UNSETTLED_BATCHES
+from tidelog.client.sequences import Identity
 from tidelog.client.unclean_elections import UncleanElection
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_LEADER, Acks, Codec, TopicPartition
 from tidelog.record_batch import EncodedRecords, Headers, encode_records
 from tidelog.rpc.trace_context import Metadata, captured
 
-_NAME = re.compile(r"[a-zA-Z0-9._-]{1,200}")
 _log = logging.getLogger(__name__)
 
 
@@ -69,6 +68,9 @@ class Producer:
       whose sends then fail with FENCED_PRODUCER_EPOCH: for certain in every partition that
       the new one has written to; in others as soon as the leader hears of it from the
       metadata store, but not while it is cut off from there.
+    - `identity`: of a name, for who takes its epoch and its positions (`begin_at`) from
+      InitProducerId and DescribeProducers itself (`Admin`). With the first batch that is not
+      written it ends, and all that waits fails: no record takes the sequence of another.
     - `batch_bytes`: a batch is sent when its keys, values and headers reach this.
     - `linger_ms`: or when its first record has waited this long.
     - `buffer_bytes`: keys, values and headers held until they are delivered.
@@ -91,6 +93,7 @@ class Producer:
         acks: Acks = Acks.ALL,
         idempotent: bool | None = None,
         producer_name: str | None = None,
+        identity: Identity | None = None,
         codec: Codec = Codec.NONE,
         batch_bytes: int = 64 << 10,
         linger_ms: int = 5,
@@ -107,8 +110,8 @@ class Producer:
         clock: Clock | None = None,
         rng: random.Random | None = None,
     ) -> None:
-        _at_least(0, linger_ms=linger_ms)
-        _at_least(
+        at_least(0, linger_ms=linger_ms)
+        at_least(
             1,
             batch_bytes=batch_bytes,
             buffer_bytes=buffer_bytes,
@@ -118,7 +121,9 @@ class Producer:
             request_timeout_ms=request_timeout_ms,
             delivery_timeout_ms=delivery_timeout_ms,
         )
-        idempotence = _idempotence(acks, idempotent, producer_name, max_in_flight_per_partition)
+        idempotence = idempotence_of(acks, idempotent, producer_name, max_in_flight_per_partition)
+        if identity is not None:
+            idempotence = of_a_given(identity, idempotence, producer_name)
         self._clock = clock or SystemClock()
         self._codec = codec
         self._batch_bytes = min(batch_bytes, max_request_bytes)
@@ -142,10 +147,12 @@ class Producer:
             idempotence=idempotence,
         )
         self._on_unclean_election = on_unclean_election
-        identity = None
-        if idempotence is not Idempotence.OFF:
-            identity = self._new_identity(producer_name or "", backoff)
-        self._sender = self._new_sender(acks, request_timeout_ms, identity)
+        identifying: ProducerIdentity | GivenIdentity | None = None
+        if identity is not None:
+            identifying = GivenIdentity(self._accumulator, self._metadata, identity)
+        elif idempotence is not Idempotence.OFF:
+            identifying = self._new_identity(producer_name or "", backoff)
+        self._sender = self._new_sender(acks, request_timeout_ms, identifying)
         # Whoever calls first is first in the log, however long each has to wait for metadata
         # or for room; a topic that cannot be found holds up nobody else's.
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -165,7 +172,10 @@ class Producer:
         )
 
     def _new_sender(
-        self, acks: Acks, request_timeout_ms: int, identity: ProducerIdentity | None
+        self,
+        acks: Acks,
+        request_timeout_ms: int,
+        identity: ProducerIdentity | GivenIdentity | None,
     ) -> Sender:
         return Sender(
             self._accumulator,
@@ -247,6 +257,14 @@ class Producer:
         elif self._open.count(to) == 1:
             self._sender.wake()
         return delivery
+
+    def begin_at(self, topic: str, partition: int, next_sequence: int) -> None:
+        """With a given identity: before the first record is sent to a partition."""
+        self._accumulator.begin_at(TopicPartition(topic, partition), next_sequence)
+
+    async def partitions_of(self, topic: str) -> int:
+        """How many partitions a topic has. Raises UNKNOWN_TOPIC_OR_PARTITION."""
+        return (await self._known_topic(topic, None)).partitions
 
     async def send_many(
         self,
@@ -449,38 +467,3 @@ class Producer:
             )
         if self._accumulator.fatal is not None:
             raise TidelogError(self._accumulator.fatal.code, self._accumulator.fatal.message)
-
-
-def _at_least(smallest: int, **settings: int) -> None:
-    for name, value in settings.items():
-        if value < smallest:
-            raise ValueError(f"{name} is {value}; it must be at least {smallest}")
-
-
-def _idempotence(
-    acks: Acks, idempotent: bool | None, name: str | None, max_in_flight_per_partition: int
-) -> Idempotence:
-    if idempotent is None:
-        idempotent = acks is Acks.ALL
-    if name is not None and not idempotent:
-        raise ValueError(
-            f"producer_name {name!r} is for an idempotent producer: leave idempotent as it is, "
-            "with acks all, or leave out the name"
-        )
-    if not idempotent:
-        return Idempotence.OFF
-    if acks is not Acks.ALL:
-        raise ValueError(
-            f"an idempotent producer needs acks all, not {acks.name.lower()}: leave acks as it "
-            "is, or set idempotent to False"
-        )
-    if name is not None and not _NAME.fullmatch(name):
-        raise ValueError(
-            f"producer_name {name!r} is no name: 1 to 200 characters of letters, digits and ._-"
-        )
-    if max_in_flight_per_partition > MAX_UNSETTLED_BATCHES:
-        raise ValueError(
-            f"max_in_flight_per_partition is {max_in_flight_per_partition}; with idempotence it "
-            f"is at most {MAX_UNSETTLED_BATCHES}, because brokers remember so many batches"
-        )
-    return Idempotence.UNNAMED if name is None else Idempotence.NAMED

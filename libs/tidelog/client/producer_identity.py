@@ -18,6 +18,32 @@ from tidelog.model import TopicPartition
 from tidelog.rpc.status import UnreachableError
 
 
+class GivenIdentity:
+    """Of a producer whose identity and positions are found by others: where it cannot go on in a
+    partition it fails, and nothing is taken up anew."""
+
+    def __init__(
+        self, accumulator: Accumulator, metadata: ClusterMetadata, identity: Identity
+    ) -> None:
+        self._accumulator = accumulator
+        self._metadata = metadata
+        accumulator.identified(identity)
+
+    def step(self, now_ms: int) -> None:
+        for partition, leader in self._accumulator.take_positions_wanted(
+            now_ms, self._metadata.leader
+        ):
+            error = TidelogError(
+                ErrorCode.UNKNOWN_PRODUCER_ID,
+                f"the producer does not know with which sequence it goes on in {partition}; begin "
+                "there with the one that DescribeProducers tells (begin_at)",
+            )
+            self._accumulator.position_failed(partition, leader, error, now_ms, stale=False)
+
+    async def stop(self) -> None:
+        """Nothing is under way."""
+
+
 class ProducerIdentity:
     """`on_change` is called when something may be sent that could not before. It goes on
     for as long as something waits for an id, and what waits has its delivery timeout."""

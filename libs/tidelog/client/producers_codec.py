@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tidelog.client.ask_leaders import Answers, Asked
@@ -10,7 +10,7 @@ from tidelog.client.connections import BrokerApi
 from tidelog.client.request_fields import built
 from tidelog.client.sequences import Identity
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.model import TopicPartition
+from tidelog.model import FIRST_NAMED_PRODUCER_ID, TopicPartition
 from tidelog.rpc.wire import error_from_wire
 from tidelog.v1 import broker_pb2
 
@@ -23,26 +23,59 @@ ANSWER_GRACE_MS = 1_000
 class ProducerPosition(NamedTuple):
     """How far a producer has come in one partition, as far as it is committed.
     `last_sequence` is that of its last record, -1 where none is committed;
+    `epoch_start_sequence` that with which its epoch began there, None where it is not known;
     `last_append_time_ms` is in milliseconds since 1970 (UTC)."""
 
     producer_id: int
     producer_epoch: int
     last_sequence: int
     last_append_time_ms: int
+    epoch_start_sequence: int | None = None
 
 
 Told = Answers[list[ProducerPosition]]
 
 
-async def init_producer_id(broker: BrokerApi, name: str) -> Identity:
-    """An id that nobody else has, or, with a name, its id in the next epoch. Raises
-    `TidelogError` and `UnreachableError`: then a named producer's epoch may have grown all
-    the same."""
+class TakenEpoch(NamedTuple):
+    """`partition_counts`: by how many partitions of each topic its holders place records."""
+
+    identity: Identity
+    partition_counts: Mapping[str, int]
+
+
+async def init_producer_id(broker: BrokerApi, name: str, epoch: int | None = None) -> Identity:
+    """An id that nobody else has, or, with a name, its id in the next epoch, or in that one.
+    Raises `TidelogError` and `UnreachableError`: then a named producer's epoch may have grown
+    all the same. INVALID_REQUEST where a broker of an older release has not heard of epochs that
+    are named: it has given the name none."""
+    return (await take_epoch(broker, name, epoch, {})).identity
+
+
+async def take_epoch(
+    broker: BrokerApi, name: str, epoch: int | None, partition_counts: Mapping[str, int]
+) -> TakenEpoch:
+    """As `init_producer_id`. `partition_counts`: how many partitions topics have, as far as it is
+    known here; what another holder of the epoch has told before goes before it."""
     request = built(broker_pb2.InitProducerIdRequest, producer_name=name)
+    if epoch is not None:
+        named = built(
+            broker_pb2.NamedEpoch,
+            producer_name=name,
+            producer_epoch=epoch,
+            partition_counts=partition_counts,
+        )
+        request = broker_pb2.InitProducerIdRequest(named_epoch=named)
     answer = await broker.init_producer_id(request, IDENTITY_TIMEOUT_MS)
     if answer.HasField("error"):
         raise error_from_wire(answer.error)
-    return Identity(answer.producer_id, answer.producer_epoch)
+    if epoch is not None and answer.producer_id < FIRST_NAMED_PRODUCER_ID:
+        raise TidelogError(
+            ErrorCode.INVALID_REQUEST,
+            f"a broker did not give {name!r} epoch {epoch}, which was asked for: it runs an older "
+            "release, that knows none that are named; upgrade all brokers first",
+        )
+    identity = Identity(answer.producer_id, answer.producer_epoch)
+    return TakenEpoch(identity, dict(answer.partition_counts))
 
 
 async def describe_producers(
@@ -82,6 +115,9 @@ async def describe_producers(
                     producer.producer_epoch,
                     producer.last_sequence,
                     producer.last_append_time_ms,
+                    producer.epoch_start_sequence
+                    if producer.HasField("epoch_start_sequence")
+                    else None,
                 )
                 for producer in result.producers
             ]

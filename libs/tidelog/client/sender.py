@@ -12,7 +12,7 @@ from tidelog.client.cluster_metadata import ClusterMetadata
 from tidelog.client.connections import Connections
 from tidelog.client.delivery import Appended, Outcome
 from tidelog.client.produce_codec import outcomes_from_wire, request_to_wire
-from tidelog.client.producer_identity import ProducerIdentity
+from tidelog.client.producer_identity import GivenIdentity, ProducerIdentity
 from tidelog.client.sealed_batch import Group, Request
 from tidelog.client.unclean_elections import UncleanElection, UncleanElections
 from tidelog.errors import STALE_METADATA, ErrorCode, TidelogError
@@ -56,7 +56,7 @@ class Sender:
         acks: Acks,
         request_timeout_ms: int,
         seal_due: Callable[[int], int | None],
-        identity: ProducerIdentity | None = None,
+        identity: ProducerIdentity | GivenIdentity | None = None,
         on_unclean_election: Callable[[UncleanElection], None],
     ) -> None:
         self._accumulator = accumulator

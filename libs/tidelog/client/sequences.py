@@ -16,7 +16,7 @@ from tidelog.client.sealed_batch import SealedBatch
 
 # After the last comes 0 again.
 SEQUENCES = 1 << 31
-# Brokers remember as many batches of a producer: a duplicate of one of these is answered
+# Brokers remember the last so many batches of a producer: a duplicate of one of these is answered
 # like the original, and waits as the original does until it is committed.
 MAX_UNSETTLED_BATCHES = 5
 
@@ -46,8 +46,9 @@ def sequence_after(sequence: int, records: int) -> int:
 @dataclass(slots=True)
 class Numbering:
     """One partition. `unsettled` has the batches with a sequence and without an outcome, in
-    order, at most MAX_UNSETTLED_BATCHES. `next_sequence` is None where it has to be asked
-    for: a named producer goes on where the holder of its name before it ended."""
+    order; from its first on at most MAX_UNSETTLED_BATCHES get one, settled ones too.
+    `next_sequence` is None where it has to be asked for: a named producer goes on where the
+    holder of its name before it ended."""
 
     named: bool
     identity: Identity | None = None
@@ -93,8 +94,13 @@ class Numbering:
 
     @property
     def room(self) -> int:
-        """How many more batches may be without an outcome."""
-        return MAX_UNSETTLED_BATCHES - len(self.unsettled)
+        """How many more batches may get a sequence. While the first waits for its answer, those
+        behind it may be written, at another leader even; were they more than brokers remember,
+        its repetition would be answered like one of long ago."""
+        if not self.unsettled:
+            return MAX_UNSETTLED_BATCHES
+        newest = max(self.unsettled[-1].number, self._resume_number)
+        return max(0, MAX_UNSETTLED_BATCHES - (newest - self.unsettled[0].number + 1))
 
     def number(self, batch: SealedBatch) -> None:
         """Asks for `may_number` first."""

@@ -48,7 +48,7 @@ class _Closable(Protocol):
 _Client = TypeVar("_Client", bound=_Closable)
 
 
-class _Background(Generic[_Client]):
+class BackgroundClient(Generic[_Client]):
     """An asynchronous client on an event loop in a thread of its own."""
 
     def __init__(self, make: Callable[[], _Client]) -> None:
@@ -80,6 +80,11 @@ class _Background(Generic[_Client]):
     ) -> None:
         self.close()
 
+    def ask(self, request: Callable[[_Client], Coroutine[Any, Any, _Result]]) -> _Result:
+        """Whatever else the client can be asked for, as an admin:
+        `ask(lambda a: a.rebalance(dry_run=True))`."""
+        return self._run(request(self._client))
+
     def close(self) -> None:
         if self._closed:
             return
@@ -109,7 +114,7 @@ class _Background(Generic[_Client]):
         self._loop.close()
 
 
-class SyncProducer(_Background[Producer]):
+class SyncProducer(BackgroundClient[Producer]):
     def __init__(self, bootstrap: str | Sequence[str], **settings: Any) -> None:
         super().__init__(lambda: Producer(bootstrap, **settings))
 
@@ -160,7 +165,7 @@ class SyncProducer(_Background[Producer]):
         return self._run(work())
 
 
-class SyncConsumer(_Background[Consumer]):
+class SyncConsumer(BackgroundClient[Consumer]):
     def __init__(self, bootstrap: str | Sequence[str], **settings: Any) -> None:
         super().__init__(lambda: Consumer(bootstrap, **settings))
 
@@ -223,7 +228,7 @@ class SyncConsumer(_Background[Consumer]):
             yield from self.poll()
 
 
-class SyncAdmin(_Background[Admin]):
+class SyncAdmin(BackgroundClient[Admin]):
     def __init__(self, bootstrap: str | Sequence[str], **settings: Any) -> None:
         super().__init__(lambda: Admin(bootstrap, **settings))
 
@@ -255,10 +260,6 @@ class SyncAdmin(_Background[Admin]):
                 topic, partitions, timeout_ms, from_live_replicas=from_live_replicas
             )
         )
-
-    def ask(self, request: Callable[[Admin], Coroutine[Any, Any, _Result]]) -> _Result:
-        """Whatever else `Admin` can be asked for: `ask(lambda a: a.rebalance(dry_run=True))`."""
-        return self._run(request(self._client))
 
     def describe_cluster(self) -> ClusterDescription:
         return self._run(self._client.describe_cluster())

@@ -810,6 +810,7 @@ class PartitionMetadata(_message.Message):
     MOVING_OPERATION_FIELD_NUMBER: _builtins.int
     ORIGINAL_REPLICAS_FIELD_NUMBER: _builtins.int
     TARGET_REPLICAS_FIELD_NUMBER: _builtins.int
+    CREATE_REVISION_FIELD_NUMBER: _builtins.int
     partition: _builtins.int
     """From 0."""
     leader: _builtins.int
@@ -832,6 +833,10 @@ class PartitionMetadata(_message.Message):
     """While the partition is moved: the id of the operation that moves it, the replicas that it
     began with and those that it is to have, each in the order of preference. `replicas` are
     then all of them. Empty: it is not moved.
+    """
+    create_revision: _builtins.int
+    """Revision at which the partition was created: one that was removed and added again has a
+    greater one. 0: not told.
     """
     @_builtins.property
     def replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
@@ -869,10 +874,11 @@ class PartitionMetadata(_message.Message):
         moving_operation: _builtins.str = ...,
         original_replicas: _abc.Iterable[_builtins.int] | None = ...,
         target_replicas: _abc.Iterable[_builtins.int] | None = ...,
+        create_revision: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_unclean_lost_records", b"_unclean_lost_records", "unclean_lost_records", b"unclean_lost_records"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_unclean_lost_records", b"_unclean_lost_records", "eligible_leader_replicas", b"eligible_leader_replicas", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "min_isr", b"min_isr", "moving_operation", b"moving_operation", "offline_replicas", b"offline_replicas", "original_replicas", b"original_replicas", "partition", b"partition", "replicas", b"replicas", "target_replicas", b"target_replicas", "unclean_leader_epoch", b"unclean_leader_epoch", "unclean_lost_records", b"unclean_lost_records"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_unclean_lost_records", b"_unclean_lost_records", "create_revision", b"create_revision", "eligible_leader_replicas", b"eligible_leader_replicas", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "min_isr", b"min_isr", "moving_operation", b"moving_operation", "offline_replicas", b"offline_replicas", "original_replicas", b"original_replicas", "partition", b"partition", "replicas", b"replicas", "target_replicas", b"target_replicas", "unclean_leader_epoch", b"unclean_leader_epoch", "unclean_lost_records", b"unclean_lost_records"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__unclean_lost_records: _TypeAlias = _typing.Literal["unclean_lost_records"]  # noqa: Y015
     _WhichOneofArgType__unclean_lost_records: _TypeAlias = _typing.Literal["_unclean_lost_records", b"_unclean_lost_records"]  # noqa: Y015
@@ -887,26 +893,91 @@ class InitProducerIdRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     PRODUCER_NAME_FIELD_NUMBER: _builtins.int
+    NAMED_EPOCH_FIELD_NUMBER: _builtins.int
     producer_name: _builtins.str
     """Empty: a new id that nobody else has. Otherwise the id that belongs to this name, for
-    ever, in its next epoch, also where this answer is lost. Every leader refuses older
+    as long as it is used, in its next epoch, also where this answer is lost. Every leader refuses older
     epochs (FENCED_PRODUCER_EPOCH) as soon as it hears of the newer one from the metadata
     store, which is within moments unless it is cut off from there; a fence by
     DescribeProducers holds for certain. 1 to 200 characters of [a-zA-Z0-9._-], else
     INVALID_REQUEST.
     """
+    @_builtins.property
+    def named_epoch(self) -> Global___NamedEpoch:
+        """Instead of a name: whoever numbers its lives by itself, as a job its runs, names its epoch.
+        A broker of an older release, which would take the next one, does not see the name here, and
+        gives an id that is none of a name.
+        """
+
     def __init__(
         self,
         *,
         producer_name: _builtins.str = ...,
+        named_epoch: Global___NamedEpoch | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["named_epoch", b"named_epoch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["producer_name", b"producer_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["named_epoch", b"named_epoch", "producer_name", b"producer_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___InitProducerIdRequest: _TypeAlias = InitProducerIdRequest  # noqa: Y015
+
+@_typing.final
+class NamedEpoch(_message.Message):
+    """All that ask for the newest epoch of a name share it, and only sequences keep their records
+    apart; where the name has a newer one, the answer is FENCED_PRODUCER_EPOCH.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class PartitionCountsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    PRODUCER_NAME_FIELD_NUMBER: _builtins.int
+    PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
+    PARTITION_COUNTS_FIELD_NUMBER: _builtins.int
+    producer_name: _builtins.str
+    """As InitProducerIdRequest has it."""
+    producer_epoch: _builtins.int
+    @_builtins.property
+    def partition_counts(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """By topic, by how many partitions records are placed. Who shares the epoch
+        places them alike: for each topic the first number that is told holds. At most 4,000 topics
+        of an epoch.
+        """
+
+    def __init__(
+        self,
+        *,
+        producer_name: _builtins.str = ...,
+        producer_epoch: _builtins.int = ...,
+        partition_counts: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partition_counts", b"partition_counts", "producer_epoch", b"producer_epoch", "producer_name", b"producer_name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NamedEpoch: _TypeAlias = NamedEpoch  # noqa: Y015
 
 @_typing.final
 class InitProducerIdResponse(_message.Message):
@@ -921,9 +992,30 @@ class InitProducerIdResponse(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class PartitionCountsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     ERROR_FIELD_NUMBER: _builtins.int
     PRODUCER_ID_FIELD_NUMBER: _builtins.int
     PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
+    PARTITION_COUNTS_FIELD_NUMBER: _builtins.int
     producer_id: _builtins.int
     """Positive; one of a named producer is 2^62 or more."""
     producer_epoch: _builtins.int
@@ -935,16 +1027,21 @@ class InitProducerIdResponse(_message.Message):
     def error(self) -> _errors_pb2.Error:
         """METADATA_STORE_UNAVAILABLE: ask again, another broker perhaps."""
 
+    @_builtins.property
+    def partition_counts(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """The numbers that hold in this epoch, of those topics that were asked for."""
+
     def __init__(
         self,
         *,
         error: _errors_pb2.Error | None = ...,
         producer_id: _builtins.int = ...,
         producer_epoch: _builtins.int = ...,
+        partition_counts: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "partition_counts", b"partition_counts", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1126,6 +1223,7 @@ class ProducerState(_message.Message):
     PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
     LAST_SEQUENCE_FIELD_NUMBER: _builtins.int
     LAST_APPEND_TIME_MS_FIELD_NUMBER: _builtins.int
+    EPOCH_START_SEQUENCE_FIELD_NUMBER: _builtins.int
     producer_id: _builtins.int
     producer_epoch: _builtins.int
     """The newest epoch in which it wrote or fenced."""
@@ -1135,6 +1233,10 @@ class ProducerState(_message.Message):
     """
     last_append_time_ms: _builtins.int
     """When its last batch or fence was appended, in milliseconds since 1970 (UTC)."""
+    epoch_start_sequence: _builtins.int
+    """The sequence with which producer_epoch began in the partition: from there to last_sequence
+    is what was written in it. Unset: not known.
+    """
     def __init__(
         self,
         *,
@@ -1142,11 +1244,14 @@ class ProducerState(_message.Message):
         producer_epoch: _builtins.int = ...,
         last_sequence: _builtins.int = ...,
         last_append_time_ms: _builtins.int = ...,
+        epoch_start_sequence: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_epoch_start_sequence", b"_epoch_start_sequence", "epoch_start_sequence", b"epoch_start_sequence"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_append_time_ms", b"last_append_time_ms", "last_sequence", b"last_sequence", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_epoch_start_sequence", b"_epoch_start_sequence", "epoch_start_sequence", b"epoch_start_sequence", "last_append_time_ms", b"last_append_time_ms", "last_sequence", b"last_sequence", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__epoch_start_sequence: _TypeAlias = _typing.Literal["epoch_start_sequence"]  # noqa: Y015
+    _WhichOneofArgType__epoch_start_sequence: _TypeAlias = _typing.Literal["_epoch_start_sequence", b"_epoch_start_sequence"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__epoch_start_sequence) -> _WhichOneofReturnType__epoch_start_sequence | None: ...
 
 Global___ProducerState: _TypeAlias = ProducerState  # noqa: Y015

@@ -349,6 +349,7 @@ class ProducerProgress(_message.Message):
     END_OFFSET_FIELD_NUMBER: _builtins.int
     LAST_APPEND_TIME_MS_FIELD_NUMBER: _builtins.int
     BATCHES_FIELD_NUMBER: _builtins.int
+    EPOCH_START_SEQUENCE_FIELD_NUMBER: _builtins.int
     producer_id: _builtins.int
     producer_epoch: _builtins.int
     """The newest epoch in which it wrote or fenced."""
@@ -358,6 +359,8 @@ class ProducerProgress(_message.Message):
     """Offset after its last batch or fence."""
     last_append_time_ms: _builtins.int
     """When that was appended, in milliseconds since 1970 (UTC)."""
+    epoch_start_sequence: _builtins.int
+    """The sequence with which producer_epoch began; unset: not known."""
     @_builtins.property
     def batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___RememberedBatch]:
         """Its last batches, at most 5, oldest first."""
@@ -371,12 +374,15 @@ class ProducerProgress(_message.Message):
         end_offset: _builtins.int = ...,
         last_append_time_ms: _builtins.int = ...,
         batches: _abc.Iterable[Global___RememberedBatch] | None = ...,
+        epoch_start_sequence: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_epoch_start_sequence", b"_epoch_start_sequence", "epoch_start_sequence", b"epoch_start_sequence"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "end_offset", b"end_offset", "last_append_time_ms", b"last_append_time_ms", "last_sequence", b"last_sequence", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_epoch_start_sequence", b"_epoch_start_sequence", "batches", b"batches", "end_offset", b"end_offset", "epoch_start_sequence", b"epoch_start_sequence", "last_append_time_ms", b"last_append_time_ms", "last_sequence", b"last_sequence", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__epoch_start_sequence: _TypeAlias = _typing.Literal["epoch_start_sequence"]  # noqa: Y015
+    _WhichOneofArgType__epoch_start_sequence: _TypeAlias = _typing.Literal["_epoch_start_sequence", b"_epoch_start_sequence"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__epoch_start_sequence) -> _WhichOneofReturnType__epoch_start_sequence | None: ...
 
 Global___ProducerProgress: _TypeAlias = ProducerProgress  # noqa: Y015
 

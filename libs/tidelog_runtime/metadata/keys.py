@@ -32,6 +32,8 @@ class Keys:
         self.throttle = self.root + "admin/throttles"
         self.producer_ids = self.root + "producer_ids"
         self.producers = self.root + "producers/"
+        self.partition_counts = self.root + "partition_counts/"
+        self.passed_time = self.root + "passed_time"
         self._single: dict[str, ParsedKey] = {
             self.controller: ControllerKey(),
             self.controller_epoch: ControllerEpochKey(),
@@ -83,6 +85,9 @@ class Keys:
 
     def producer(self, name: str) -> str:
         return self.producers + name
+
+    def partition_counts_of(self, name: str) -> str:
+        return self.partition_counts + name
 
     def parse(self, key: str) -> ParsedKey | None:
         """What a key is about; None for keys that this version does not know."""

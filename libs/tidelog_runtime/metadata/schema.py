@@ -282,6 +282,24 @@ class NamedProducer:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionCounts:
+    """Value of `partition_counts/<name>`. `of_topics`: by how many partitions the holders of this
+    epoch place records."""
+
+    producer_id: int
+    producer_epoch: int
+    of_topics: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PassedTime:
+    """Value of `passed_time`. `passed`: revisions, and how many milliseconds at least passed from
+    each to the next, from the last one to that of the key; the oldest first."""
+
+    passed: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class NextProducerId:
     """Value of `producer_ids`: all below have been given to brokers, in blocks."""
 
@@ -368,6 +386,8 @@ def encode(
     | TopicDeletion
     | RecoveryConsent
     | NamedProducer
+    | PartitionCounts
+    | PassedTime
     | NextProducerId,
 ) -> bytes:
     return _dump(_without_later_fields(asdict(value)))
@@ -425,6 +445,14 @@ def decode_recovery_consent(value: bytes) -> RecoveryConsent:
 
 def decode_named_producer(value: bytes) -> NamedProducer:
     return NamedProducer(**json.loads(value))
+
+
+def decode_partition_counts(value: bytes) -> PartitionCounts:
+    return PartitionCounts(**json.loads(value))
+
+
+def decode_passed_time(value: bytes) -> PassedTime:
+    return PassedTime(tuple((revision, ms) for revision, ms in json.loads(value)["passed"]))
 
 
 def decode_next_producer_id(value: bytes) -> NextProducerId:

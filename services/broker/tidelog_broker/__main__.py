@@ -79,7 +79,7 @@ from tidelog_runtime.telemetry.state_change_publisher import publishing
 
 MAX_DECOMPRESSED_BATCH_BYTES = 64 << 20
 SERVER_GRACE_S = 1.0
-# Enough for all syncs and flushes at once, so that neither waits for the other's turn.
+# Enough for all syncs, flushes and cold reads at once, so that none waits for the others' turn.
 MAX_BLOCKING_THREADS = 24
 EXIT_CANNOT_START = 1
 

@@ -34,7 +34,7 @@ from tidelog_broker.membership.change_ids import ChangeIds
 from tidelog_broker.membership.cluster_watch import ClusterWatch
 from tidelog_broker.membership.hand_over import is_awaited
 from tidelog_broker.membership.metadata_cache import MetadataCache
-from tidelog_broker.membership.registration import Registration
+from tidelog_broker.membership.registration import Registration, end_former_life
 from tidelog_broker.metrics.collector import BrokerCollector
 from tidelog_broker.metrics.replica_figures import Judges
 from tidelog_broker.metrics.vitals import StalledFor, WaitedFor, broker_vitals
@@ -53,10 +53,12 @@ from tidelog_broker.requests.describe_producers import DescribeProducers
 from tidelog_broker.requests.list_offsets import ListOffsets, TimestampsOf
 from tidelog_broker.requests.produce import CheckBatch, Produce
 from tidelog_broker.requests.producer_ids import ProducerIds
+from tidelog_broker.requests.producer_names import ProducerNames
 from tidelog_broker.requests.purgatory import Purgatory
 from tidelog_broker.requests.replica_fetch import ReplicaFetch
 from tidelog_broker.start_progress import StartProgress
-from tidelog_broker.storage.data_directory import DataDirectory
+from tidelog_broker.storage.cold_reads import ColdReads
+from tidelog_broker.storage.data_directory import DataDirectory, DataDirectoryError
 from tidelog_broker.storage.disk_use import UNKNOWN_DISK, LookAtDisk
 from tidelog_broker.storage.log_directory import DamagedReplica, LogDirectory
 from tidelog_broker.storage.log_syncer import LogSyncer
@@ -69,7 +71,12 @@ from tidelog_runtime.metadata.schema import (
     RUNNING,
     BrokerRegistration,
 )
-from tidelog_runtime.metadata.store import MetadataStore, StoreError, StoreUnavailableError
+from tidelog_runtime.metadata.store import (
+    MetadataStore,
+    StoreError,
+    StoreRolledBackError,
+    StoreUnavailableError,
+)
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 STORE_RETRY_DELAY_S = 0.3
@@ -149,11 +156,22 @@ class Broker:
             self._new_fetchers,
             state_changes,
         )
+        self._cold_reads = ColdReads(disk, run_blocking)
         self.produce = Produce(self.manager, self._purgatory, clock, check_batch)
-        self.consumer_fetch = ConsumerFetch(self.manager, self._purgatory, clock)
-        self.replica_fetch = ReplicaFetch(self.manager, self._purgatory, clock, self._move_throttle)
-        self.list_offsets = ListOffsets(self.manager, timestamps_of)
+        self.consumer_fetch = ConsumerFetch(self.manager, self._purgatory, clock, self._cold_reads)
+        self.replica_fetch = ReplicaFetch(
+            self.manager, self._purgatory, clock, self._move_throttle, self._cold_reads
+        )
+        self.list_offsets = ListOffsets(self.manager, timestamps_of, self._cold_reads)
         self.producer_ids = ProducerIds(self.store, self._keys)
+        self._producer_names = ProducerNames(
+            self.store,
+            self._keys,
+            self.cache,
+            self.manager.all,
+            clock,
+            config.producer_name_expiration_ms,
+        )
         self.describe_producers = DescribeProducers(self.manager, self._purgatory, clock)
         self._high_watermarks = HighWatermarkEvents(
             config.replica_lag_time_max_ms // 2, config.broker_id, state_changes
@@ -304,11 +322,26 @@ class Broker:
         self._data_directory.join_cluster(await self._cluster_id())
         whole = self._data_directory.identity.whole_since > 0
         self.start.enter(OPENS_LOGS)
+        await self._end_former_life()
         await self._run_blocking(
             lambda: self._damaged.extend(self._logs.open_all(self.start.count, whole=whole))
         )
         self._opened = True
         self.start.enter(READS_METADATA)
+
+    async def _end_former_life(self) -> None:
+        """So that others lead while this one opens its logs. Where the store is away by now, the
+        lease does it, or the registration of this life. A store that has fallen back is not
+        written to: its next revisions would hide that it has."""
+        self._data_directory.require_revision(self.store.seen_revision)
+        key = self._keys.broker(self._config.broker_id)
+        try:
+            await end_former_life(self.store, key, self._data_directory.identity.node_uuid)
+        except StoreUnavailableError:
+            # The store itself has told that it is away.
+            pass
+        except StoreRolledBackError as error:
+            raise DataDirectoryError(str(error)) from error
 
     async def _cluster_id(self) -> str | None:
         """Who has been in a cluster begins no other: that would hide that the store was wiped
@@ -366,17 +399,20 @@ class Broker:
         await self._resign_damaged()
         self._start("checkpoints", maintenance.write_checkpoints(config.checkpoint_interval_ms))
         self._start("log-syncer", self._log_syncer.run())
+        self._start("cold-reads", self._cold_reads.run())
         self._start("flush", maintenance.flush(config.flush_interval_ms))
-        self._start(
-            "retention",
-            maintenance.delete_old(config.retention_check_interval_ms, config.stray_retention_ms),
-        )
+        retention_ms = config.retention_check_interval_ms
+        self._start("retention", maintenance.delete_old(retention_ms))
+        self._start("strays", maintenance.delete_strays(retention_ms, config.stray_retention_ms))
         self._start(
             "producer-expiry",
             maintenance.expire_producers(
-                config.retention_check_interval_ms, config.producer_id_expiration_ms
+                retention_ms,
+                config.producer_id_expiration_ms,
+                lambda: self.cache.producer_epochs,
             ),
         )
+        self._start("producer-names", self._producer_names.run(self._rng))
         self._start("resignations", self._repair.resign_failed())
         reports = LeaderReports(
             self.manager,

@@ -71,10 +71,18 @@ class BrokerConfig(RegisteredConfig):
         default=7 * 24 * 3_600_000,
         ge=1_000,
         description="A partition forgets an idempotent producer that has written nothing to it for "
-        "so long and 10 minutes more, unless the producer has a name; what it sends later is "
-        "refused, but for its first batch, which is taken for that of a new one. Of more than "
+        "so long and 10 minutes more, unless the producer has a name; what it sends later "
+        "is refused, but for its first batch, which is taken for that of a new one. Of more than "
         "20,000 without a name in a partition the most silent are forgotten once they have "
         "written nothing for 10 minutes, and of more than 100,000 at once.",
+    )
+    producer_name_expiration_ms: int = Field(
+        default=7 * 24 * 3_600_000,
+        ge=1_000,
+        description="A producer's name is given up that nobody has taken and whose producer has "
+        "written nothing for at least so long: whoever takes it later begins with a new "
+        "id, which fences no former holder and knows nothing of what they wrote. Time in which "
+        "no broker runs does not count.",
     )
     shutdown_timeout_ms: int = Field(
         default=10_000,

@@ -21,6 +21,7 @@ from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.requests.purgatory import Purgatory
+from tidelog_broker.storage.cold_reads import ColdReads
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.leader_reports import UnreachableLeadersReport
@@ -84,6 +85,11 @@ async def until(condition: Callable[[], bool]) -> None:
 async def settled() -> None:
     """Whatever can happen without time passing has happened."""
     await asyncio.sleep(0.000_001)
+
+
+async def in_place(work: Callable[[], None]) -> None:
+    """`run_blocking`, of work that takes no time."""
+    work()
 
 
 class NoController:
@@ -150,6 +156,7 @@ class Replicas:
         self.followers = NotedFollowers()
         self.logs = LogDirectory(self.disk, path, self.clock)
         self.damaged = self.logs.open_all()
+        self.cold_reads = ColdReads(self.disk, in_place)
         self.state_changes = StateChangeLog("broker-1", self.clock)
         self.manager = ReplicaManager(
             1,

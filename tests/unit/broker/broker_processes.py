@@ -1,7 +1,6 @@
 """Whole brokers over a store in memory, a real directory and each other."""
 
 import random
-from collections.abc import Callable
 from pathlib import Path
 
 from tidelog.model import Acks
@@ -31,13 +30,9 @@ from tidelog_runtime.metadata.schema import (
 from tidelog_runtime.metadata.store import Put, Transaction
 from tidelog_runtime.replica_control import LeaderAddress, LeaderAndIsrCommand, PartitionCommand
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
-from unit.broker.broker_parts import KEYS, NoController, address_of, until
+from unit.broker.broker_parts import KEYS, NoController, address_of, in_place, until
 from unit.broker.fake_log import NAME, TOPIC_ID, sent
 from unit.metadata.virtual_time import virtual_clock
-
-
-async def in_place(work: Callable[[], None]) -> None:
-    work()
 
 
 class Process:
@@ -67,6 +62,7 @@ class Process:
                 replica_lag_time_max_ms=1000,
                 shutdown_timeout_ms=5000,
                 producer_id_expiration_ms=cluster.producer_id_expiration_ms,
+                producer_name_expiration_ms=cluster.producer_name_expiration_ms,
             ),
             store=self.store,
             disk=self.disk,
@@ -142,6 +138,7 @@ class Cluster:
         self.data = MemoryData()
         self.topic_config: dict[str, str] = {}
         self.producer_id_expiration_ms = 60_000
+        self.producer_name_expiration_ms = 7 * 24 * 3_600_000
         self.listening: dict[str, Process] = {}
 
     def put(self, key: str, value: bytes) -> int:

@@ -1,5 +1,6 @@
 """The logs of a broker in a directory, opened as a starting broker does."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from tidelog.model import TopicPartition
@@ -32,12 +33,21 @@ class Stored:
         return sorted(entry.name for entry in (self.path / "strays").iterdir())
 
     def sweep(self, kept_ms: int) -> None:
-        self.logs.delete_strays(self.logs.expired_strays(kept_ms), [])
+        for stray in self.logs.expired_strays(kept_ms):
+            self.logs.delete_stray(stray)
 
     def with_records(self, number: int = 3, name: TopicPartition = NAME) -> None:
         key = ReplicaKey(TOPIC_ID, name.partition)
         log = self.logs.open_replica(name, key, CONFIG)
         log.append([batch_at(offset) for offset in range(number)])
+
+
+def checkpoint(
+    logs: LogDirectory, high_watermarks: Mapping[ReplicaKey, int], *, sync: bool = False
+) -> None:
+    write = logs.begin_checkpoint(high_watermarks, sync=sync)
+    write.run()
+    assert logs.finish_checkpoint(write)
 
 
 def end_of(stored: Stored, key: ReplicaKey = KEY) -> int:

@@ -15,7 +15,9 @@ from tidelog.inspection.model import (
     StateRequest,
 )
 from tidelog_broker.life import live
-from unit.broker.broker_parts import address_of, settled, until
+from tidelog_broker.storage.data_directory import DataDirectoryError
+from tidelog_runtime.metadata.store import StoreRolledBackError
+from unit.broker.broker_parts import KEYS, address_of, settled, until
 from unit.broker.broker_processes import Cluster, Process, leading_alone
 
 
@@ -84,6 +86,38 @@ async def test_while_logs_are_opened_their_number_is_told_and_none_is_looked_at(
     process.broker.start.enter(OPENS_LOGS)
     assert (await told_by(process)).replicas == []
     await process.stop()
+
+
+async def test_a_crashed_life_is_unregistered_before_its_logs_are_opened(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may take longer than its lease, for which nobody would be elected in its place."""
+    former = await leading_alone(cluster)
+    former.store.disconnect()
+    await former.stop()
+    assert cluster.data.get(KEYS.broker(1)) is not None
+    process, registered = Process(cluster, 1), list[bool]()
+    open_all = process.broker._logs.open_all
+
+    def watched(tell: Callable[[int, int], None], *, whole: bool) -> object:
+        registered.append(cluster.data.get(KEYS.broker(1)) is not None)
+        return open_all(tell, whole=whole)
+
+    monkeypatch.setattr(process.broker._logs, "open_all", watched)
+    await process.broker.prepare()
+    assert registered == [False]
+    await process.stop()
+
+
+async def test_a_store_that_falls_back_while_a_broker_starts_is_refused(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fallen_back(*_: object) -> None:
+        raise StoreRolledBackError("it was at 27 before")
+
+    monkeypatch.setattr("tidelog_broker.broker.end_former_life", fallen_back)
+    with pytest.raises(DataDirectoryError, match="it was at 27 before"):
+        await Process(cluster, 1).broker.prepare()
 
 
 async def test_a_broker_without_its_metadata_refuses_requests(cluster: Cluster) -> None:

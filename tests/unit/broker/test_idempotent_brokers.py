@@ -13,7 +13,8 @@ from tidelog.state_changes.event import Kind
 from tidelog_broker.partition.producer_state import LONGEST_DELIVERY_MS, CommittedProducer
 from tidelog_broker.requests.describe_producers import DescribeEntry, Fence
 from tidelog_broker.requests.produce import ProduceEntry, ProduceOutcome
-from tidelog_runtime.metadata.schema import LeaderAndIsr, NamedProducer
+from tidelog_broker.requests.producer_ids import GivenProducer
+from tidelog_runtime.metadata.schema import LeaderAndIsr
 from unit.broker.broker_parts import events_told, until
 from unit.broker.broker_processes import Cluster, Process
 from unit.broker.fake_log import NAME, sent_by
@@ -171,7 +172,7 @@ async def test_who_takes_a_name_at_one_broker_ends_the_former_holder_at_all(
     former = (await leader.broker.producer_ids("ship")).producer_id
     assert (await put(leader, sent_by(former, 0))).appended is not None
     leader.store.disconnect()
-    assert (await other.broker.producer_ids("ship")) == NamedProducer(former, 1)
+    assert (await other.broker.producer_ids("ship")) == GivenProducer(former, 1)
     # Nobody has told the leader yet, and the next holder has sent it nothing.
     assert (await put(leader, sent_by(former, 1))).appended is not None
     leader.store.reconnect()
@@ -184,14 +185,38 @@ async def test_a_silent_producer_is_forgotten_and_one_with_a_name_is_not(cluster
     cluster.producer_id_expiration_ms = 29_000
     leader = await Process(cluster, 1).start()
     await elected(cluster, leader, epoch=5)
-    for producer in (7, NAMED):
+    named = (await leader.broker.producer_ids("ship")).producer_id
+    for producer in (7, named):
         assert (await put(leader, sent_by(producer, 0))).appended is not None
     await asyncio.sleep(29 + LONGEST_DELIVERY_MS / 1000)
-    assert [p.producer_id for p in told(leader)] == [7, NAMED]
+    assert [p.producer_id for p in told(leader)] == [7, named]
     await asyncio.sleep(32)
-    assert [p.producer_id for p in told(leader)] == [NAMED]
+    assert [p.producer_id for p in told(leader)] == [named]
     assert code_of(await put(leader, sent_by(7, 1))) is ErrorCode.UNKNOWN_PRODUCER_ID
-    assert (await put(leader, sent_by(NAMED, 1))).appended is not None
+    assert (await put(leader, sent_by(named, 1))).appended is not None
+
+
+async def test_a_name_that_is_used_is_kept_and_one_that_is_not_is_given_up(
+    cluster: Cluster,
+) -> None:
+    cluster.producer_name_expiration_ms = 800_000
+    leader, other = await Process(cluster, 1).start(), await Process(cluster, 2).start()
+    await elected(cluster, leader, other, epoch=5)
+    writing, silent, taken = [
+        (await leader.broker.producer_ids(name)).producer_id
+        for name in ("writing", "silent", "taken")
+    ]
+    for producer in (writing, silent, taken):
+        assert (await put(leader, sent_by(producer, 0))).appended is not None
+    for number in range(1, 19):
+        await asyncio.sleep(100)
+        assert (await put(leader, sent_by(writing, number))).appended is not None
+        assert (await other.broker.producer_ids("taken")) == GivenProducer(taken, number)
+    for process in (leader, other):
+        assert set(process.broker.cache.producer_names) == {"writing", "taken"}
+    assert [p.producer_id for p in told(leader)] == sorted((writing, taken))
+    # Whoever takes it again is somebody new.
+    assert (await other.broker.producer_ids("silent")).producer_id not in (writing, silent, taken)
 
 
 def told(process: Process) -> list[CommittedProducer]:

@@ -50,6 +50,7 @@ class FakePartition:
     batches: list[Batch] = field(default_factory=list)
     log_start: int = 0
     unclean_leader_epoch: int = -1
+    create_revision: int = 1
     # The epochs below which a named producer is fenced.
     fences: dict[int, int] = field(default_factory=dict)
 
@@ -67,6 +68,7 @@ class FakeTopic:
     partitions: list[FakePartition]
     config: dict[str, str] = field(default_factory=dict)
     create_revision: int = 1
+    revision: int = 1
 
 
 ServicerContext = grpc.aio.ServicerContext[Any, Any]
@@ -75,6 +77,13 @@ ServicerContext = grpc.aio.ServicerContext[Any, Any]
 @dataclass
 class Late:
     """Nobody hears of the request any more, but after `ms` the broker carries it out."""
+
+    ms: int
+
+
+@dataclass
+class Unanswered:
+    """The request is carried out at once, and its connection breaks after `ms`."""
 
     ms: int
 
@@ -92,7 +101,9 @@ Asked = (
     | broker_pb2.ListOffsetsPartition
     | broker_pb2.DescribeProducersPartition
 )
-Script = TidelogError | grpc.StatusCode | Late | Slow | str  # "hang", "append, then die"
+Script = (
+    TidelogError | grpc.StatusCode | Late | Unanswered | Slow | str
+)  # "hang", "append, then die"
 
 
 class FakeCluster:
@@ -161,7 +172,9 @@ class NotInspected:
 class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
     """`script[rpc]` holds what goes wrong with the next calls, one after another;
     `seen[rpc]` every request. `metadata_of` replaces what this broker tells (stale, or
-    nothing)."""
+    nothing). `outdated`: how many batches of a partition it knows that was deposed and has not
+    heard of it; it does when it is to fence somebody. `names_epochs`: of a release that heeds
+    the epoch which InitProducerId names."""
 
     def __init__(self, cluster: FakeCluster, broker_id: int) -> None:
         self.cluster = cluster
@@ -173,6 +186,8 @@ class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
         self.traces: dict[str, list[str]] = defaultdict(list)  # ids of traces, by RPC
         self.hint = True
         self.metadata_of: Callable[[], broker_pb2.MetadataResponse] | None = None
+        self.outdated: dict[tuple[str, int], int] = {}
+        self.names_epochs = True
         self.gate = asyncio.Event()
         self.gate.set()
         self.state_changes = StateChangeLog(f"broker-{broker_id}", SystemClock())
@@ -204,8 +219,12 @@ class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
         self.traces["produce"].append(trace_id_of(context.invocation_metadata()))
         scripted = self._next("produce")
         if scripted == "append, then die":
+            scripted = Unanswered(0)
+        if isinstance(scripted, Unanswered):
             for partition in request.partitions:
                 self._append(partition, None)
+            if scripted.ms:
+                await asyncio.sleep(scripted.ms / 1000)
             await context.abort(grpc.StatusCode.UNAVAILABLE, "died")
         if isinstance(scripted, Late):
             loop = asyncio.get_running_loop()
@@ -318,6 +337,7 @@ class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
             result.error.CopyFrom(error_to_wire(error))
             return result
         partition = self.cluster.partition(asked.topic, asked.partition)
+        result.leader_epoch = partition.leader_epoch
         if asked.position == broker_pb2.OFFSET_POSITION_EARLIEST:
             result.offset = partition.log_start
         elif asked.position == broker_pb2.OFFSET_POSITION_LATEST:
@@ -368,6 +388,7 @@ class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
                 config=topic.config,
                 replication_factor=1,
                 create_revision=topic.create_revision,
+                revision=topic.revision,
             )
             for number, partition in enumerate(topic.partitions):
                 told.partitions.add(
@@ -378,6 +399,7 @@ class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
                     isr=[partition.leader],
                     unclean_leader_epoch=partition.unclean_leader_epoch,
                     min_isr=1,
+                    create_revision=partition.create_revision,
                 )
         return answer
 
@@ -388,8 +410,23 @@ class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
         error = await self._play(self._next("init_producer_id"), context)
         if error is not None:
             return broker_pb2.InitProducerIdResponse(error=error_to_wire(error))
-        producer_id, epoch = self.cluster.ids.take(request.producer_name)
-        return broker_pb2.InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
+        name, epoch, counts = request.producer_name, None, {}
+        if request.HasField("named_epoch") and self.names_epochs:
+            named = request.named_epoch
+            name, epoch = named.producer_name, named.producer_epoch
+            counts = dict(named.partition_counts)
+        taken = self.cluster.ids.take(name, epoch)
+        if isinstance(taken, TidelogError):
+            return broker_pb2.InitProducerIdResponse(error=error_to_wire(taken))
+        producer_id, given = taken
+        held = self.cluster.ids.counts[producer_id, given]
+        for topic, count in counts.items():
+            held.setdefault(topic, count)
+        return broker_pb2.InitProducerIdResponse(
+            producer_id=producer_id,
+            producer_epoch=given,
+            partition_counts={t: held[t] for t in counts},
+        )
 
     async def DescribeProducers(  # noqa: N802
         self, request: broker_pb2.DescribeProducersRequest, context: ServicerContext
@@ -410,21 +447,32 @@ class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
         result = broker_pb2.DescribeProducersPartitionResult(
             topic=asked.topic, partition=asked.partition
         )
+        known = self.outdated.get((asked.topic, asked.partition))
+        if error is None and known is not None and request.HasField("fence"):
+            del self.outdated[asked.topic, asked.partition]
+            error = TidelogError(ErrorCode.LEADER_CHANGED, "deposed since")
         if error is None:
             partition = self.cluster.partition(asked.topic, asked.partition)
             error = fence(partition.batches, partition.fences, request)
         if error is not None:
             result.error.CopyFrom(error_to_wire(error))
             return result
-        for producer_id in sorted({b.header.producer_id for b in partition.batches} - {-1}):
+        batches = partition.batches[:known]
+        for producer_id in sorted({b.header.producer_id for b in batches} - {-1}):
             if producer_id in (request.producer_ids or (producer_id,)):
-                last = last_header(partition.batches, producer_id)
+                last = last_header(batches, producer_id)
                 assert last is not None
+                of_epoch = (
+                    b.header
+                    for b in batches
+                    if b.header[9:11] == (producer_id, last.producer_epoch)
+                )
                 result.producers.add(
                     producer_id=producer_id,
                     producer_epoch=last.producer_epoch,
                     last_sequence=last_sequence(last),
                     last_append_time_ms=last.append_time_ms,
+                    epoch_start_sequence=next(of_epoch).base_sequence,
                 )
         return result
 

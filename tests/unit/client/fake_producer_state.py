@@ -3,7 +3,7 @@ was cut has no other memory."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 from tidelog.errors import ErrorCode, TidelogError
@@ -24,13 +24,17 @@ class FakeProducerIds:
         self._last = 0
         self._named: dict[str, int] = {}
         self._epochs: Counter[str] = Counter()
+        # Of topics, by id and epoch: by how many partitions records are placed.
+        self.counts: defaultdict[tuple[int, int], dict[str, int]] = defaultdict(dict)
 
-    def take(self, name: str) -> tuple[int, int]:
+    def take(self, name: str, epoch: int | None = None) -> tuple[int, int] | TidelogError:
         if not name:
             self._last += 1
             return self._last, 0
         producer_id = self._named.setdefault(name, FIRST_NAMED_ID + len(self._named))
-        self._epochs[name] += 1
+        if epoch is not None and epoch + 1 < self._epochs[name]:
+            return _fenced(epoch, self._epochs[name] - 1)
+        self._epochs[name] = self._epochs[name] + 1 if epoch is None else epoch + 1
         return producer_id, self._epochs[name] - 1
 
 
@@ -83,7 +87,8 @@ def check_sequences(
         return TidelogError(ErrorCode.OUT_OF_ORDER_SEQUENCE, said)
     own = [b.header for b in batches if b.header.producer_id == first.producer_id]
     for header in own[-REMEMBERED_BATCHES:]:
-        if header.base_sequence == first.base_sequence:
+        same = header.producer_epoch == first.producer_epoch
+        if header.base_sequence == first.base_sequence and same:
             return header
     return TidelogError(ErrorCode.DUPLICATE_SEQUENCE, "appended long ago")
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -21,7 +19,6 @@ from tidelog.inspection.model import (
     StateRequest,
 )
 from unit.client.described_services import DescribedServices, without_parts
-from unit.client.inline_threads import InlineThreads
 from unit.inspection.explain.described import DescribedCluster, address
 from unit.metadata.virtual_time import run, virtual_clock
 
@@ -30,16 +27,6 @@ CONTROLLER = "127.0.0.1:7401"
 BROKERS = tuple(address(broker_id) for broker_id in (1, 2, 3))
 TIMEOUT_MS = 2_000
 NEVER_MS = 60_000
-
-Story = Callable[[], Coroutine[Any, Any, None]]
-
-
-def told(story: Story) -> None:
-    async def main() -> None:
-        asyncio.get_running_loop().set_default_executor(InlineThreads())
-        await story()
-
-    run(main())
 
 
 def busy_cluster(*, names_after_ms: int = 0) -> DescribedServices:
@@ -82,7 +69,7 @@ def test_a_controller_that_only_busy_brokers_know_is_asked() -> None:
         assert explanation.asked[0] == f"controller-1 at {CONTROLLER}"
         assert causes(explanation) == [("broker_busy", broker_id) for broker_id in (1, 2, 3)]
 
-    told(story)
+    run(story())
 
 
 def test_who_is_busy_names_others_and_then_none_is_asked_twice() -> None:
@@ -92,7 +79,7 @@ def test_who_is_busy_names_others_and_then_none_is_asked_twice() -> None:
         assert sorted(services.asked) == [CONTROLLER, *BROKERS]
         assert sorted(services.asked_for_names) == [*BROKERS]
 
-    told(story)
+    run(story())
 
 
 def test_who_tells_soon_how_it_stands_is_asked_once() -> None:
@@ -102,7 +89,7 @@ def test_who_tells_soon_how_it_stands_is_asked_once() -> None:
         await explained(services)
         assert services.asked_for_names == []
 
-    told(story)
+    run(story())
 
 
 def test_where_all_are_busy_that_is_explained_and_no_controller_is_missed() -> None:
@@ -117,7 +104,7 @@ def test_where_all_are_busy_that_is_explained_and_no_controller_is_missed() -> N
         ]
         assert set(explanation.listening) == {Listening.BUSY.value}
 
-    told(story)
+    run(story())
 
 
 @pytest.mark.parametrize("scope", [CLUSTER, Scope("sea", 0), Scope(broker=2)])
@@ -128,7 +115,7 @@ def test_who_answers_health_checks_alone_is_busy_whatever_is_asked_for(scope: Sc
         assert (finding.cause, finding.severity) == ("broker_busy", "warning")
         assert f"at {BROKERS[0]} lives" in f"at {finding.summary}"
 
-    told(story)
+    run(story())
 
 
 def test_what_busy_services_tell_of_the_store_is_explained() -> None:
@@ -144,7 +131,7 @@ def test_what_busy_services_tell_of_the_store_is_explained() -> None:
         assert first.cause == "store_unreachable"
         assert "broker-2 has had no answer" in " ".join(first.evidence)
 
-    told(story)
+    run(story())
 
 
 def test_a_service_that_is_itself_busy_explains_in_time() -> None:
@@ -162,7 +149,7 @@ def test_a_service_that_is_itself_busy_explains_in_time() -> None:
         assert ("broker_busy", 1) in causes(explanation)
         assert BROKERS[0] not in (*services.asked, *services.asked_for_names)
 
-    told(story)
+    run(story())
 
 
 def test_who_is_named_late_has_as_long_as_the_first() -> None:
@@ -174,7 +161,7 @@ def test_who_is_named_late_has_as_long_as_the_first() -> None:
         assert [(state.role, state.id) for state in observed.states][-1] == ("controller", 1)
         assert services.given_ms[CONTROLLER] == TIMEOUT_MS
 
-    told(story)
+    run(story())
 
 
 def test_who_is_named_by_one_that_was_named_late_has_the_least_time_when_the_round_is_over() -> (
@@ -200,7 +187,7 @@ def test_who_is_named_by_one_that_was_named_late_has_the_least_time_when_the_rou
             LEAST_ANSWER_MS,
         ]
 
-    told(story)
+    run(story())
 
 
 def test_of_one_that_does_not_react_nobody_says_that_it_is_dead_where_nobody_knows() -> None:

@@ -11,7 +11,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_OFFSET, Acks
 from tidelog.record_batch import decode
 from tidelog.v1 import broker_pb2
-from unit.client.fake_broker import Late, Slow
+from unit.client.fake_broker import Late, Slow, Unanswered
 from unit.client.idempotent_world import World, milliseconds, story, warm
 from unit.client.memory_connections import LATENCY_MS
 
@@ -26,6 +26,17 @@ def values(count: int) -> list[bytes | None]:
 
 async def send(producer: Producer, count: int, first: int = 0) -> list[asyncio.Future[Delivery]]:
     return [await producer.send("sea", b"%d" % n) for n in range(first, first + count)]
+
+
+async def send_slowly(
+    producer: Producer, count: int, first: int = 0
+) -> list[asyncio.Future[Delivery]]:
+    """So that none overtakes another."""
+    deliveries = []
+    for number in range(first, first + count):
+        deliveries += await send(producer, 1, number)
+        await milliseconds(3 * LATENCY_MS)
+    return deliveries
 
 
 async def outcome(delivery: asyncio.Future[Delivery]) -> TidelogError | int:
@@ -125,6 +136,19 @@ async def test_a_new_leader_knows_what_the_old_one_appended(world: World) -> Non
         world.cluster.elect("sea", 0, leader=1)
         assert (await delivery).offset == 0
     assert world.sea.values() == values(1)
+
+
+@story
+async def test_a_batch_without_an_answer_is_still_remembered_when_it_comes_again(
+    world: World,
+) -> None:
+    """However many batches behind it have been answered meanwhile."""
+    async with world.producer() as producer:
+        await warm(producer)
+        world.script(Unanswered(200))
+        deliveries = await send_slowly(producer, 12)
+        assert [(await d).offset for d in deliveries] == list(range(12))
+    assert world.sequences() == [(1, n) for n in range(12)]
 
 
 @story

@@ -8,11 +8,11 @@ from tidelog.batch import stamp
 from tidelog.client import Admin, Identity
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.record_batch import encode_records
-from unit.client.fake_broker import Slow
+from unit.client.fake_broker import Slow, Unanswered
 from unit.client.fake_producer_state import FIRST_NAMED_ID
 from unit.client.idempotent_world import World, milliseconds, story, warm
 from unit.client.memory_connections import MemoryConnections
-from unit.client.test_idempotent_producer import LATE, LOST, outcome, send, values
+from unit.client.test_idempotent_producer import LATE, LOST, outcome, send, send_slowly, values
 from unit.metadata.virtual_time import virtual_clock
 
 NAMED = FIRST_NAMED_ID
@@ -36,6 +36,18 @@ async def test_sequences_begin_at_0_again_after_the_last(world: World) -> None:
         for count in (2, 1):
             await (await producer.send_many("sea", values(count)))
     assert world.sequences()[1:] == [(NAMED, 2**31 - 1), (NAMED, 1)]
+
+
+@story
+async def test_its_own_batch_that_comes_again_behind_many_others_is_no_strangers(
+    world: World,
+) -> None:
+    async with world.producer(producer_name="tide") as producer:
+        await asyncio.gather(*await send(producer, 1))
+        world.script(Unanswered(200))
+        deliveries = await send_slowly(producer, 11, first=1)
+        assert [await outcome(d) for d in deliveries] == list(range(1, 12))
+    assert world.sequences() == [(NAMED, n) for n in range(12)]
 
 
 @story
@@ -181,6 +193,21 @@ async def test_admin_takes_and_fences_a_name(world: World) -> None:
         error = await outcome((await send(producer, 1))[0])
         assert isinstance(error, TidelogError)
         assert error.code is ErrorCode.FENCED_PRODUCER_EPOCH
+
+
+@story
+async def test_admin_takes_no_other_epoch_than_the_one_it_names(world: World) -> None:
+    """A broker of an older release does not know the field; it moves the name on no further."""
+    async with admin(world) as chief:
+        assert await chief.init_producer_id("tide", epoch=3) == Identity(NAMED, 3)
+        for broker in world.cluster.brokers.values():
+            broker.names_epochs = False
+        for epoch in (3, 0):
+            with pytest.raises(TidelogError, match=f"not give 'tide' epoch {epoch}, which was ask"):
+                await chief.init_producer_id("tide", epoch=epoch)
+        for broker in world.cluster.brokers.values():
+            broker.names_epochs = True
+        assert await chief.init_producer_id("tide", epoch=3) == Identity(NAMED, 3)
 
 
 @story

@@ -53,6 +53,15 @@ def test_no_more_than_five_are_without_an_outcome() -> None:
     assert numbering.may_number
 
 
+def test_no_more_than_five_get_sequences_from_the_first_without_an_outcome_on() -> None:
+    numbering, made = numbered(4)
+    for batch in made[1:]:
+        numbering.settled(batch, Fate.WRITTEN)
+    assert numbering.room == 1
+    numbering.settled(made[0], Fate.WRITTEN)
+    assert numbering.room == 5
+
+
 def test_the_last_one_refused_gives_its_sequence_to_the_next() -> None:
     numbering, made = numbered(2)
     numbering.settled(made[1], Fate.NOT_WRITTEN)

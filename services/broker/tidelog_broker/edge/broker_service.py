@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 import grpc.aio
 
+from tidelog.batch import NO_SEQUENCE
 from tidelog.errors import ErrorCode, TidelogError, unknown_topic
 from tidelog.inspection.model import NOT_KNOWN
 from tidelog.model import NO_OFFSET, Acks, OffsetPosition, TopicPartition
@@ -22,6 +24,7 @@ from tidelog_broker.metrics.request_meter import (
     ProduceCall,
     ProducerIdCall,
 )
+from tidelog_broker.partition.producer_state import CommittedProducer
 from tidelog_broker.requests.consumer_fetch import FetchEntry, FetchOutcome, FetchWait
 from tidelog_broker.requests.describe_producers import (
     DescribeEntry,
@@ -31,6 +34,7 @@ from tidelog_broker.requests.describe_producers import (
 )
 from tidelog_broker.requests.list_offsets import ListOffsetsEntry
 from tidelog_broker.requests.produce import ProduceEntry, ProduceOutcome
+from tidelog_broker.requests.producer_ids import GivenProducer
 
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
@@ -113,14 +117,14 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
         request: pb.ListOffsetsRequest,
         context: _Context,  # noqa: ARG002
     ) -> pb.ListOffsetsResponse:
-        return pb.ListOffsetsResponse(
-            partitions=[self._list_one(entry) for entry in request.partitions]
-        )
+        # Each by itself: some may have to wait for the disk.
+        found = await asyncio.gather(*map(self._list_one, request.partitions))
+        return pb.ListOffsetsResponse(partitions=found)
 
-    def _list_one(self, wire: pb.ListOffsetsPartition) -> pb.ListOffsetsPartitionResult:
+    async def _list_one(self, wire: pb.ListOffsetsPartition) -> pb.ListOffsetsPartitionResult:
         name = TopicPartition(wire.topic, wire.partition)
         try:
-            found = self._list_offsets(
+            found = await self._list_offsets(
                 ListOffsetsEntry(
                     name,
                     wire.topic_id,
@@ -189,13 +193,29 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
         self, request: pb.InitProducerIdRequest, context: _Context
     ) -> pb.InitProducerIdResponse:
         try:
-            given = await self._producer_ids(request.producer_name)
+            given = await self._given_producer(request)
         except TidelogError as error:
             if error.code is ErrorCode.INVALID_REQUEST:
                 await abort(context, error)
             return pb.InitProducerIdResponse(error=error_to_wire(error))
         return pb.InitProducerIdResponse(
-            producer_id=given.producer_id, producer_epoch=given.producer_epoch
+            producer_id=given.producer_id,
+            producer_epoch=given.producer_epoch,
+            partition_counts=given.partition_counts,
+        )
+
+    async def _given_producer(self, request: pb.InitProducerIdRequest) -> GivenProducer:
+        if not request.HasField("named_epoch"):
+            return await self._producer_ids(request.producer_name, None, {})
+        named = request.named_epoch
+        if request.producer_name:
+            raise TidelogError(
+                ErrorCode.INVALID_REQUEST,
+                f"producer_name {request.producer_name[:200]!r} beside a named_epoch, which has a "
+                "name of its own: leave one of them out",
+            )
+        return await self._producer_ids(
+            named.producer_name, named.producer_epoch, dict(named.partition_counts)
         )
 
     async def DescribeProducers(  # noqa: N802
@@ -307,8 +327,15 @@ def _described(
     return pb.DescribeProducersPartitionResult(
         topic=topic,
         partition=partition,
-        producers=[pb.ProducerState(**producer._asdict()) for producer in outcome],
+        producers=[_producer_state(producer) for producer in outcome],
     )
+
+
+def _producer_state(producer: CommittedProducer) -> pb.ProducerState:
+    told = pb.ProducerState(**producer._asdict())
+    if producer.epoch_start_sequence == NO_SEQUENCE:
+        told.ClearField("epoch_start_sequence")
+    return told
 
 
 def _topic_metadata(cache: MetadataCache, topic: str) -> pb.TopicMetadata:
@@ -320,7 +347,8 @@ def _topic_metadata(cache: MetadataCache, topic: str) -> pb.TopicMetadata:
         )
     entry = live.entry
     partitions = []
-    for number, (state, _) in sorted(cache.partitions.get(topic, {}).items()):
+    for number, known in sorted(cache.partitions.get(topic, {}).items()):
+        state = known.state
         if state.topic_id != entry.topic_id or number >= entry.partitions:
             continue  # of a former topic, or being removed
         partitions.append(
@@ -340,6 +368,7 @@ def _topic_metadata(cache: MetadataCache, topic: str) -> pb.TopicMetadata:
                 moving_operation=state.moving.operation if state.moving else "",
                 original_replicas=state.moving.original if state.moving else (),
                 target_replicas=state.moving.target if state.moving else (),
+                create_revision=known.create_revision,
             )
         )
     return pb.TopicMetadata(

@@ -3,6 +3,7 @@ thousands of partitions: both ends take it in turns with whatever else they do."
 
 from __future__ import annotations
 
+from tidelog.batch import NO_SEQUENCE
 from tidelog.model import NO_LEADER, EpochEnd
 from tidelog.rpc.wire import batch_from_wire, batch_to_wire, error_from_wire, error_to_wire
 from tidelog.v1 import replica_pb2 as pb
@@ -151,6 +152,11 @@ def _producers_to_wire(states: ProducerStates) -> pb.ProducersBelow:
                 last_sequence=entry.last_sequence,
                 end_offset=entry.end_offset,
                 last_append_time_ms=entry.last_append_time_ms,
+                epoch_start_sequence=(
+                    None
+                    if entry.epoch_start_sequence == NO_SEQUENCE
+                    else entry.epoch_start_sequence
+                ),
                 batches=[pb.RememberedBatch(**batch._asdict()) for batch in entry.batches],
             )
             for producer_id, entry in states.entries
@@ -167,6 +173,7 @@ def _producers_from_wire(wire: pb.ProducersBelow) -> ProducerStates:
                 p.last_sequence,
                 p.end_offset,
                 p.last_append_time_ms,
+                p.epoch_start_sequence if p.HasField("epoch_start_sequence") else NO_SEQUENCE,
                 tuple(
                     RememberedBatch(
                         b.base_sequence,

@@ -34,6 +34,7 @@ from tidelog_runtime.metadata.schema import (
     ControllerProcess,
     Departure,
     LeaderAndIsr,
+    NamedProducer,
     TopicEntry,
 )
 from tidelog_runtime.metadata.store import Changed, KeyValue, Snapshot
@@ -56,6 +57,14 @@ class LiveTopic(NamedTuple):
 class VersionedState(NamedTuple):
     state: LeaderAndIsr
     revision: int
+    create_revision: int = 0
+
+
+class KnownName(NamedTuple):
+    """`revision`: at which the name was used last."""
+
+    producer: NamedProducer
+    revision: int
 
 
 def as_changes(snapshot: Snapshot) -> list[Changed]:
@@ -77,7 +86,8 @@ class MetadataCache:
         self.topics: dict[str, LiveTopic] = {}
         self.partitions: dict[str, dict[int, VersionedState]] = {}
         self.throttle = schema.Throttle()
-        # By id, of those with a name: the one that its newest holder was given.
+        # Of producers; and by id the epoch that a name's newest holder was given.
+        self.producer_names: dict[str, KnownName] = {}
         self.producer_epochs: dict[int, int] = {}
         self.revision = 0
 
@@ -140,11 +150,20 @@ class MetadataCache:
                 self._apply_of_controllers(key, value)
             case ClusterKey() | ThrottleKey():
                 self._apply_of_cluster(key, value)
-            case NamedProducerKey() if value is not None:
-                named = schema.decode_named_producer(value.value)
-                self.producer_epochs[named.producer_id] = named.producer_epoch
+            case NamedProducerKey(name=name):
+                self._apply_name(name, value)
             case _:
                 pass
+
+    def _apply_name(self, name: str, value: KeyValue | None) -> None:
+        new = None
+        if value is not None:
+            new = KnownName(schema.decode_named_producer(value.value), value.mod_revision)
+        if (former := self.producer_names.pop(name, None)) is not None:
+            del self.producer_epochs[former.producer.producer_id]
+        if new is not None:
+            self.producer_names[name] = new
+            self.producer_epochs[new.producer.producer_id] = new.producer.producer_epoch
 
     def _apply_of_cluster(self, key: ClusterKey | ThrottleKey, value: KeyValue | None) -> None:
         match key:
@@ -158,7 +177,7 @@ class MetadataCache:
         states = self.partitions.setdefault(topic, {})
         if value is not None:
             state = schema.decode_leader_and_isr(value.value)
-            states[partition] = VersionedState(state, value.mod_revision)
+            states[partition] = VersionedState(state, value.mod_revision, value.create_revision)
         else:
             states.pop(partition, None)
             if not states:

@@ -1,9 +1,9 @@
 """Keeps this broker registered under a lease (section 2 of ARCHITECTURE.md).
 
 A registration is only ever created. A new life first deletes its predecessor, whom it
-knows by the node uuid on its disk, and then creates its own in a second transaction, so
-that every life has a creation revision of its own: the broker epoch (interleaving 1 of
-ARCHITECTURE.md).
+knows by the node uuid on its disk, before it opens its logs, which may take longer than a
+lease; and then creates its own in a second transaction, so that every life has a creation
+revision of its own: the broker epoch (interleaving 1 of ARCHITECTURE.md).
 """
 
 from __future__ import annotations
@@ -44,6 +44,26 @@ RETRY_DELAY_S = 0.2
 TAKEN_LOG_INTERVAL_S = 10.0
 
 _log = structlog.get_logger()
+
+
+async def end_former_life(
+    store: MetadataStore, key: str, node_uuid: str
+) -> BrokerRegistration | None:
+    """Deletes what a former life of this node has left under the broker's key, which counts as
+    alive until its lease ends; returns another node's, if that is there. Raises `StoreError`."""
+    present = await store.get(key)
+    if present is None:
+        return None
+    registration = decode_broker(present.value)
+    if registration.node_uuid != node_uuid:
+        return registration
+    await store.transact(
+        Transaction(
+            guards=[CreateRevision(key, present.create_revision)],
+            changes=[Delete(key)],
+        )
+    )
+    return None
 
 
 class Registration:
@@ -191,23 +211,15 @@ class Registration:
         said_at = -TAKEN_LOG_INTERVAL_S
         loop = asyncio.get_running_loop()
         while True:
-            present = await self._store.get(self._key)
-            if present is not None:
-                if decode_broker(present.value).node_uuid == self._wanted.node_uuid:
-                    await self._store.transact(
-                        Transaction(
-                            guards=[CreateRevision(self._key, present.create_revision)],
-                            changes=[Delete(self._key)],
-                        )
-                    )
-                elif loop.time() - said_at >= TAKEN_LOG_INTERVAL_S:
-                    said_at = loop.time()
-                    _log.error(
-                        "broker_id_taken",
-                        broker_id=self._broker_id,
-                        by=decode_broker(present.value).address,
-                        fix="give each broker its own broker_id and data_dir",
-                    )
+            other = await end_former_life(self._store, self._key, self._wanted.node_uuid)
+            if other is not None and loop.time() - said_at >= TAKEN_LOG_INTERVAL_S:
+                said_at = loop.time()
+                _log.error(
+                    "broker_id_taken",
+                    broker_id=self._broker_id,
+                    by=other.address,
+                    fix="give each broker its own broker_id and data_dir",
+                )
             created = self._wanted
             result = await self._store.transact(
                 Transaction(

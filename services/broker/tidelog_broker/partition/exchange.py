@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from tidelog.model import Batch, EpochEnd
 from tidelog_broker.partition.producer_state import ProducerStates
+from tidelog_broker.partition.replica_log import ColdRange
 
 
 class Appended(NamedTuple):
@@ -41,7 +42,8 @@ class FetchAnswer(NamedTuple):
     """A leader's answer for one partition. `high_watermark`: NO_OFFSET towards a consumer where
     the leader does not know how far the log is committed. `producers`: those who wrote below
     the log's start, for a follower that needs them. `is_uncommitted`: a consumer gets no batch
-    because the record that it asks for is not committed."""
+    because the record that it asks for is not committed. `cold`: batches are left out from there
+    on because they are on the disk alone; nobody else is told."""
 
     high_watermark: int
     log_start_offset: int
@@ -50,3 +52,4 @@ class FetchAnswer(NamedTuple):
     diverging: EpochEnd | None = None
     producers: ProducerStates | None = None
     is_uncommitted: bool = False
+    cold: ColdRange | None = None

@@ -23,7 +23,7 @@ from tidelog_broker.partition.leading import Leading
 from tidelog_broker.partition.listener import PartitionListener
 from tidelog_broker.partition.producer_state import CommittedProducer
 from tidelog_broker.partition.replica import Replica
-from tidelog_broker.partition.replica_log import ReplicaLog
+from tidelog_broker.partition.replica_log import CachedBatches, ReplicaLog
 from tidelog_runtime.metadata.schema import NOT_WHOLE, LeaderAndIsr
 
 
@@ -281,20 +281,28 @@ class Partition(Replica):
             or position.needs_producers
         )
 
-    def read_for_follower(self, position: FetchPosition, max_bytes: int) -> FetchAnswer:
+    def read_for_follower(
+        self, position: FetchPosition, max_bytes: int, *, waits: bool = True
+    ) -> FetchAnswer:
+        """What memory holds, unless it `waits` for the disk."""
         self.require_leading()
         self._fence(position.leader_epoch)
         # Retention may have passed it while the fetch waited.
         self._require_fetchable(position)
-        batches: Sequence[Batch] = ()
+        answer = self._answer(())
         end = self.log.log_end_offset
         if max_bytes > 0 and position.fetch_offset < end:
-            batches = self.log.read(position.fetch_offset, max_bytes=max_bytes, up_to=end)
-        producers = self.log.producers.below_start() if position.needs_producers else None
-        return self._answer(batches)._replace(producers=producers)
+            batches, cold = self._read(position.fetch_offset, max_bytes, end, waits=waits)
+            answer = answer._replace(batches=batches, cold=cold)
+        if position.needs_producers:
+            answer = answer._replace(producers=self.log.producers.below_start())
+        return answer
 
-    def read_for_consumer(self, fetch_offset: int, known_epoch: int, max_bytes: int) -> FetchAnswer:
-        """Committed batches alone, nothing between high watermark and log end; and `bounds`."""
+    def read_for_consumer(
+        self, fetch_offset: int, known_epoch: int, max_bytes: int, *, waits: bool = True
+    ) -> FetchAnswer:
+        """Committed batches alone, nothing between high watermark and log end; and `bounds`.
+        What memory holds of them, unless it `waits` for the disk."""
         self.require_leading()
         self._fence(known_epoch)
         end = self._require_in_range(fetch_offset)
@@ -302,9 +310,14 @@ class Partition(Replica):
         if fetch_offset >= self.high_watermark:
             return answer._replace(is_uncommitted=True) if fetch_offset < end else answer
         if max_bytes > 0:
-            batches = self.log.read(fetch_offset, max_bytes=max_bytes, up_to=self.high_watermark)
-            answer = answer._replace(batches=batches)
+            batches, cold = self._read(fetch_offset, max_bytes, self.high_watermark, waits=waits)
+            answer = answer._replace(batches=batches, cold=cold)
         return answer
+
+    def _read(self, offset: int, max_bytes: int, up_to: int, *, waits: bool) -> CachedBatches:
+        if waits:
+            return CachedBatches(self.log.read(offset, max_bytes=max_bytes, up_to=up_to), None)
+        return self.log.read_cached(offset, max_bytes=max_bytes, up_to=up_to)
 
     def committed_end(self, known_epoch: int) -> int:
         """The offset after the last committed record. Raises OFFSET_NOT_AVAILABLE until a
@@ -318,10 +331,13 @@ class Partition(Replica):
             )
         return self.high_watermark
 
-    def first_batch_since(self, timestamp_ms: int, known_epoch: int) -> Batch | None:
-        """The first batch with a committed record that is not older; the caller opens it."""
+    def first_batch_since(
+        self, timestamp_ms: int, known_epoch: int, *, waits: bool = True
+    ) -> Batch | None:
+        """The first batch with a committed record that is not older; the caller opens it. Raises
+        `ColdDataError` where it would have to wait for the disk and does not."""
         end = self.committed_end(known_epoch)
-        return self.log.offset_for_timestamp(timestamp_ms, end)
+        return self.log.offset_for_timestamp(timestamp_ms, end, waits=waits)
 
     def bounds(self) -> FetchAnswer:
         """What an answer to a consumer says besides batches. Its high watermark is NO_OFFSET

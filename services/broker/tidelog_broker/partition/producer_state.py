@@ -13,7 +13,7 @@ on from one to the next, so that what one holder wrote is a duplicate for all.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -59,12 +59,14 @@ class ProducerEntry(NamedTuple):
     `producer_epoch` is the newest in which it wrote or fenced, `end_offset` the offset
     after its last batch or fence. `batches` are its last ones, oldest first, all of this
     epoch unless the producer has a name; `last_sequence` is theirs, or NO_SEQUENCE where
-    there is nothing but a fence."""
+    there is nothing but a fence. `epoch_start_sequence` is that with which `producer_epoch`
+    began, or NO_SEQUENCE where it is not known."""
 
     producer_epoch: int
     last_sequence: int
     end_offset: int
     last_append_time_ms: int
+    epoch_start_sequence: int
     batches: tuple[RememberedBatch, ...]
 
 
@@ -93,12 +95,14 @@ NOBODY = CrowdedOut()
 
 
 class CommittedProducer(NamedTuple):
-    """`last_sequence` is that of its last committed record, or NO_SEQUENCE."""
+    """`last_sequence` is that of its last committed record, or NO_SEQUENCE;
+    `epoch_start_sequence` as in `ProducerEntry`."""
 
     producer_id: int
     producer_epoch: int
     last_sequence: int
     last_append_time_ms: int
+    epoch_start_sequence: int
 
 
 def is_named(producer_id: int) -> bool:
@@ -127,8 +131,23 @@ def _after(producer_id: int, entry: ProducerEntry | None, header: BatchHeader) -
             before = entry.batches[1 - REMEMBERED_BATCHES :]
         last, batches = batch.last_sequence, (*before, batch)
     return ProducerEntry(
-        header.producer_epoch, last, header.next_offset, header.append_time_ms, batches
+        header.producer_epoch,
+        last,
+        header.next_offset,
+        header.append_time_ms,
+        _epoch_start(entry, header),
+        batches,
     )
+
+
+def _epoch_start(entry: ProducerEntry | None, header: BatchHeader) -> int:
+    if entry is not None and entry.producer_epoch == header.producer_epoch:
+        return entry.epoch_start_sequence
+    if not is_fence(header):
+        return header.base_sequence
+    # What follows a fence is the next sequence, or the first of all.
+    last = NO_SEQUENCE if entry is None else entry.last_sequence
+    return 0 if last == NO_SEQUENCE else _plus(last, 1)
 
 
 def _check(entry: ProducerEntry | None, header: BatchHeader) -> Duplicate | None:
@@ -336,21 +355,26 @@ class ProducerStates:
                 )
             found.append(
                 CommittedProducer(
-                    producer_id, entry.producer_epoch, sequence, entry.last_append_time_ms
+                    producer_id,
+                    entry.producer_epoch,
+                    sequence,
+                    entry.last_append_time_ms,
+                    entry.epoch_start_sequence,
                 )
             )
         return found
 
-    def expire(self, now_ms: int, expiration_ms: int, *, monotonic_ms: int) -> int:
+    def expire(
+        self, now_ms: int, expiration_ms: int, *, monotonic_ms: int, named: Container[int]
+    ) -> int:
         """Forgets who has written nothing for so long, and returns how many. Nobody goes
         before LONGEST_DELIVERY_MS have passed since that was first found: the wall clock,
-        by which it is found, may have jumped since they wrote. A producer with a name is
-        kept as long as the partition: a former holder may come back at any time, and names
-        are few."""
+        by which it is found, may have jumped since they wrote. `named`: producers whose name is
+        there. They are kept: a holder of the name may come back at any time."""
         silent = [
             producer_id
             for producer_id, entry in self._entries.items()
-            if not is_named(producer_id) and now_ms - entry.last_append_time_ms > expiration_ms
+            if producer_id not in named and now_ms - entry.last_append_time_ms > expiration_ms
         ]
         # Whoever is not found so any more begins anew: the clock has been put right.
         since = self._expired_at
@@ -376,20 +400,42 @@ class ProducerStates:
     def _forget(self, producer_id: int) -> None:
         del self._entries[producer_id]
         self._expired_at.pop(producer_id, None)
-        self._unnamed -= 1
+        self._unnamed -= not is_named(producer_id)
 
-    def to_value(self) -> list[Any]:
-        """As JSON takes it; `of_value` reads it."""
-        return [
-            [producer_id, *entry[:-1], [list(batch) for batch in entry.batches]]
-            for producer_id, entry in self._entries.items()
-        ]
+    def to_value(self) -> dict[str, Any]:
+        """As JSON takes it. Where epochs began stands beside what a release reads that does not
+        know of it, so that who goes back to one finds its producers."""
+        return {
+            "producers": [
+                [
+                    producer_id,
+                    entry.producer_epoch,
+                    entry.last_sequence,
+                    entry.end_offset,
+                    entry.last_append_time_ms,
+                    [list(batch) for batch in entry.batches],
+                ]
+                for producer_id, entry in self._entries.items()
+            ],
+            "epoch_starts": [
+                [producer_id, entry.epoch_start_sequence]
+                for producer_id, entry in self._entries.items()
+                if entry.epoch_start_sequence != NO_SEQUENCE
+            ],
+        }
 
     @classmethod
-    def of_value(cls, value: Iterable[Any]) -> ProducerStates:
+    def of_value(cls, value: Mapping[str, Any]) -> ProducerStates:
+        """What `to_value` made, here or in a release that knew no starts of epochs."""
+        starts = dict(value.get("epoch_starts", ()))
         return cls(
-            (producer_id, ProducerEntry(epoch, last, end, time, _batches(batches)))
-            for producer_id, epoch, last, end, time, batches in value
+            (
+                producer_id,
+                ProducerEntry(
+                    epoch, last, end, time, starts.get(producer_id, NO_SEQUENCE), _batches(batches)
+                ),
+            )
+            for producer_id, epoch, last, end, time, batches in value["producers"]
         )
 
 

@@ -3,10 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from pathlib import PurePath
+from typing import NamedTuple, Protocol
 
 from tidelog.model import Batch, EpochEnd
 from tidelog_broker.partition.producer_state import CrowdedOut, ProducerStates
+
+
+class ColdRange(NamedTuple):
+    """A part of a file, in bytes, whose beginning is not in memory."""
+
+    path: PurePath
+    position: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        return self.position + self.size
+
+
+class ColdDataError(Exception):
+    """What is asked for is on the disk alone. No fault: once it has been read, the same
+    succeeds."""
+
+    def __init__(self, cold: ColdRange) -> None:
+        super().__init__(f"{cold.path} is not in memory at byte {cold.position}")
+        self.cold = cold
+
+
+class CachedBatches(NamedTuple):
+    """`cold`: where memory ended before all was read that was asked for."""
+
+    batches: list[Batch]
+    cold: ColdRange | None
 
 
 class ReplicaProducers(Protocol):
@@ -64,8 +93,8 @@ class ReplicaLog(Protocol):
         """About how many bytes there are from that offset on; 0 at the log's end."""
 
     def append_time_of(self, offset: int) -> int | None:
-        """Of the batch that holds the offset; None at the log's end, and where nothing
-        tells."""
+        """Of the batch that holds the offset; None at the log's end, and where nothing in
+        memory tells."""
 
     def epoch_end(self, epoch: int) -> EpochEnd: ...
 
@@ -73,8 +102,14 @@ class ReplicaLog(Protocol):
 
     def read(self, offset: int, *, max_bytes: int, up_to: int) -> list[Batch]: ...
 
+    def read_cached(self, offset: int, *, max_bytes: int, up_to: int) -> CachedBatches:
+        """The same without waiting for the disk."""
+
     def truncate_to(self, offset: int) -> None: ...
 
     def reset_to(self, offset: int) -> None: ...
 
-    def offset_for_timestamp(self, timestamp_ms: int, up_to: int) -> Batch | None: ...
+    def offset_for_timestamp(
+        self, timestamp_ms: int, up_to: int, *, waits: bool = True
+    ) -> Batch | None:
+        """Raises `ColdDataError` where it would have to wait for the disk and does not."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tidelog.model import NO_OFFSET, Batch, OffsetPosition, TopicPartition
 from tidelog_broker.log.errors import LogError
 from tidelog_broker.partition.partition import Partition
+from tidelog_broker.partition.replica_log import ColdDataError
 from tidelog_broker.replicas.replica_manager import ReplicaManager
+from tidelog_broker.storage.cold_reads import ColdReads
 
 NO_TIMESTAMP = -1
 
@@ -33,11 +36,14 @@ class FoundOffset(NamedTuple):
 
 
 class ListOffsets:
-    def __init__(self, manager: ReplicaManager, timestamps_of: TimestampsOf) -> None:
+    def __init__(
+        self, manager: ReplicaManager, timestamps_of: TimestampsOf, cold_reads: ColdReads
+    ) -> None:
         self._manager = manager
         self._timestamps_of = timestamps_of
+        self._cold_reads = cold_reads
 
-    def __call__(self, entry: ListOffsetsEntry) -> FoundOffset:
+    async def __call__(self, entry: ListOffsetsEntry) -> FoundOffset:
         """Raises `TidelogError`."""
         partition = self._manager.partition(entry.name, entry.topic_id)
         epoch = partition.leader_epoch
@@ -52,15 +58,31 @@ class ListOffsets:
                 return FoundOffset(partition.committed_end(entry.known_epoch), NO_TIMESTAMP, epoch)
             case OffsetPosition.TIMESTAMP:
                 try:
-                    return self._by_time(partition, entry)
+                    return await self._by_time(partition, entry)
                 except LogError as error:
                     raise self._manager.replica_failed(partition, error, "read") from error
 
-    def _by_time(self, partition: Partition, entry: ListOffsetsEntry) -> FoundOffset:
-        batch = partition.first_batch_since(entry.timestamp_ms, entry.known_epoch)
+    async def _by_time(self, partition: Partition, entry: ListOffsetsEntry) -> FoundOffset:
+        batch = await self._first_batch(partition, entry)
         if batch is not None:
             for position, timestamp_ms in enumerate(self._timestamps_of(batch)):
                 if timestamp_ms >= entry.timestamp_ms:
                     offset = batch.header.base_offset + position
                     return FoundOffset(offset, timestamp_ms, partition.leader_epoch)
         return FoundOffset(NO_OFFSET, NO_TIMESTAMP, partition.leader_epoch)
+
+    async def _first_batch(self, partition: Partition, entry: ListOffsetsEntry) -> Batch | None:
+        """Waits for the disk off the loop."""
+        waits = False
+        while True:
+            try:
+                return partition.first_batch_since(
+                    entry.timestamp_ms, entry.known_epoch, waits=waits
+                )
+            except ColdDataError as error:
+                cold = error.cold
+            waits = self._cold_reads.has_read(partition.log, cold)
+            if not waits:
+                woken = asyncio.Event()
+                self._cold_reads.begin(partition.log, cold, woken)
+                await woken.wait()

@@ -11,18 +11,22 @@ import asyncio
 import random
 import re
 from collections import deque
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple, TypeVar
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import FIRST_NAMED_PRODUCER_ID
 from tidelog_broker.background import retry_pause
+from tidelog_broker.partition.producer_state import fenced
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import (
     NamedProducer,
     NextProducerId,
+    PartitionCounts,
     decode_named_producer,
     decode_next_producer_id,
+    decode_partition_counts,
     encode,
 )
 from tidelog_runtime.metadata.store import (
@@ -34,6 +38,7 @@ from tidelog_runtime.metadata.store import (
     StoreUnavailableError,
     Transaction,
 )
+from tidelog_runtime.topic_config import MAX_TOPIC_NAME_LENGTH
 
 FIRST_PRODUCER_ID = 1
 # Taken from the store at once, and given away one by one.
@@ -44,8 +49,19 @@ RETRY_DELAY_S = 0.3
 # Each failure of a compare-and-swap means that another broker got on.
 MAX_ATTEMPTS = 10
 MAX_PRODUCER_EPOCH = 2**31 - 1
-_Value = TypeVar("_Value", NamedProducer, NextProducerId)
+# By so many topics a value stays well below what a store takes (1.5 MB).
+MAX_COUNTED_TOPICS = 4_000
+_Value = TypeVar("_Value", NamedProducer, NextProducerId, PartitionCounts)
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
+NO_COUNTS: Mapping[str, int] = MappingProxyType({})
+
+
+class GivenProducer(NamedTuple):
+    """`partition_counts`: of the topics that were asked for."""
+
+    producer_id: int
+    producer_epoch: int
+    partition_counts: Mapping[str, int] = NO_COUNTS
 
 
 class ProducerIds:
@@ -57,21 +73,40 @@ class ProducerIds:
         self._is_low = asyncio.Event()
         self._is_low.set()
 
-    async def __call__(self, name: str) -> NamedProducer:
-        """A new id in epoch 0; with a name the id of that name, in its next epoch.
+    async def __call__(
+        self,
+        name: str,
+        epoch: int | None = None,
+        partition_counts: Mapping[str, int] = NO_COUNTS,
+    ) -> GivenProducer:
+        """A new id in epoch 0; with a name the id of that name, in its next epoch, or in the
+        one that is asked for. `partition_counts`: what whoever shares that epoch is told from
+        then on, unless it was told another number before.
 
-        Raises INVALID_REQUEST for what is no name, and METADATA_STORE_UNAVAILABLE; then
-        the epoch of a name may have grown all the same."""
+        Raises INVALID_REQUEST for what is no name, epoch or number of partitions,
+        FENCED_PRODUCER_EPOCH for an epoch that is older than the name's, and
+        METADATA_STORE_UNAVAILABLE; then the epoch of a name may have grown all the same."""
         if name and _NAME.fullmatch(name) is None:
             raise TidelogError(
                 ErrorCode.INVALID_REQUEST,
                 f"{name[:200]!r} is no producer name; give 1 to 200 letters, digits, '.', '_' or "
                 "'-', or none for a new id",
             )
+        if epoch is not None and (not name or epoch < 0):
+            raise TidelogError(
+                ErrorCode.INVALID_REQUEST,
+                f"producer_epoch {epoch} for {name!r}; an epoch is at least 0, and that of a name: "
+                "leave it out, or give a name too",
+            )
+        _check_counts(epoch, partition_counts)
         try:
-            if name:
-                return await self._next_holder(name)
-            return NamedProducer(await self._new_id(), 0)
+            if not name:
+                return GivenProducer(await self._new_id(), 0)
+            holder = await self._next_holder(name, epoch)
+            counts = NO_COUNTS
+            if partition_counts:
+                counts = await self._counts(name, holder, partition_counts)
+            return GivenProducer(holder.producer_id, holder.producer_epoch, counts)
         except StoreError as error:
             raise TidelogError(
                 ErrorCode.METADATA_STORE_UNAVAILABLE,
@@ -113,19 +148,33 @@ class ProducerIds:
         else:
             self._is_low.clear()
 
-    async def _next_holder(self, name: str) -> NamedProducer:
+    async def _next_holder(self, name: str, epoch: int | None) -> NamedProducer:
         key = self._keys.producer(name)
         found = await self._store.get(key)
         new_id = await self._new_id() if found is None else None
 
         def next_holder(present: NamedProducer | None) -> NamedProducer:
             if present is not None:
-                return _in_next_epoch(name, present)
+                return _in_epoch(name, present, epoch)
             if new_id is None:
                 raise _contended(key)
-            return NamedProducer(FIRST_NAMED_PRODUCER_ID + new_id, 0)
+            return NamedProducer(FIRST_NAMED_PRODUCER_ID + new_id, epoch or 0)
 
         return await self._swap(key, found, next_holder, decode_named_producer)
+
+    async def _counts(
+        self, name: str, holder: NamedProducer, wanted: Mapping[str, int]
+    ) -> Mapping[str, int]:
+        key = self._keys.partition_counts_of(name)
+
+        def counted(present: PartitionCounts | None) -> PartitionCounts:
+            return _with_counts(present, holder, wanted)
+
+        found = await self._store.get(key)
+        held = counted(None if found is None else decode_partition_counts(found.value))
+        if found is None or encode(held) != found.value:
+            held = await self._swap(key, found, counted, decode_partition_counts)
+        return {topic: held.of_topics[topic] for topic in wanted}
 
     async def _swap(
         self,
@@ -153,7 +202,11 @@ def _after_next_block(present: NextProducerId | None) -> NextProducerId:
     return NextProducerId(first + BLOCK_SIZE)
 
 
-def _in_next_epoch(name: str, present: NamedProducer) -> NamedProducer:
+def _in_epoch(name: str, present: NamedProducer, epoch: int | None) -> NamedProducer:
+    if epoch is not None:
+        if epoch < present.producer_epoch:
+            raise fenced(present.producer_id, epoch, present.producer_epoch)
+        return NamedProducer(present.producer_id, epoch)
     if present.producer_epoch == MAX_PRODUCER_EPOCH:
         raise TidelogError(
             ErrorCode.INVALID_REQUEST,
@@ -161,6 +214,40 @@ def _in_next_epoch(name: str, present: NamedProducer) -> NamedProducer:
             "another name",
         )
     return NamedProducer(present.producer_id, present.producer_epoch + 1)
+
+
+def _with_counts(
+    present: PartitionCounts | None, holder: NamedProducer, wanted: Mapping[str, int]
+) -> PartitionCounts:
+    """What was told first holds for as long as the epoch."""
+    told: Mapping[str, int] = {}
+    if present is not None and present.producer_id == holder.producer_id:
+        if present.producer_epoch > holder.producer_epoch:
+            raise fenced(holder.producer_id, holder.producer_epoch, present.producer_epoch)
+        if present.producer_epoch == holder.producer_epoch:
+            told = present.of_topics
+    counts = {**wanted, **told}
+    if len(counts) > MAX_COUNTED_TOPICS:
+        raise TidelogError(
+            ErrorCode.INVALID_REQUEST,
+            f"partition_counts of {len(counts)} topics in one epoch; at most {MAX_COUNTED_TOPICS}",
+        )
+    return PartitionCounts(holder.producer_id, holder.producer_epoch, counts)
+
+
+def _check_counts(epoch: int | None, counts: Mapping[str, int]) -> None:
+    if counts and epoch is None:
+        raise TidelogError(
+            ErrorCode.INVALID_REQUEST,
+            "partition_counts without a producer_epoch, in which they hold: give one too",
+        )
+    for topic, count in counts.items():
+        if not 1 <= len(topic) <= MAX_TOPIC_NAME_LENGTH or count < 1:
+            raise TidelogError(
+                ErrorCode.INVALID_REQUEST,
+                f"partition_counts has {count} for {topic[:MAX_TOPIC_NAME_LENGTH]!r}; give topics "
+                "that exist, and how many partitions each has",
+            )
 
 
 def _contended(key: str) -> TidelogError:

@@ -3,12 +3,17 @@
 A checkpoint may be old: while logs only grow it says too little, which is safe. But a log that
 is cut below what the disk says of it, and then grows again, would at the next start count as
 committed, and as synced, up to an offset at which other records lie now. So the cut is noted
-first, and the note stays until checkpoints that were written after it are on the disk.
+first, and the note stays until checkpoints that were taken after it are on the disk.
+
+They are written in a thread, while logs go on: a file system may hold up whoever replaces a file
+for as long as it commits what others have written.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import PurePath
+from typing import NamedTuple
 
 import structlog
 
@@ -19,18 +24,63 @@ from tidelog_broker.storage.replica_notes import ReplicaNotes
 
 _log = structlog.get_logger()
 
+Offsets = dict[ReplicaKey, int]
+
+
+class Cut(NamedTuple):
+    """`offset`: the lowest of those that were noted since checkpoints told of none."""
+
+    offset: int
+    number: int
+
+
+class CheckpointWrite:
+    """Made by `Checkpoints.begin`; `run` it once, then hand it to `Checkpoints.finish`."""
+
+    def __init__(
+        self,
+        files: tuple[OffsetCheckpoint, OffsetCheckpoint],
+        offsets: tuple[Offsets, Offsets],
+        cuts: Mapping[ReplicaKey, Cut],
+        is_latest: Callable[[CheckpointWrite], bool],
+        *,
+        sync: bool,
+    ) -> None:
+        self._files = files
+        self._is_latest = is_latest
+        self._sync = sync
+        self.offsets = offsets
+        self.cuts = cuts
+        self.done = False
+        self.error: OSError | None = None
+
+    def run(self) -> None:
+        """Blocks; one at a time. Does nothing where a later one was begun: that has more to
+        say. An `OSError` is kept for `finish`."""
+        if not self._is_latest(self):
+            return
+        try:
+            for file, offsets in zip(self._files, self.offsets, strict=True):
+                file.write(offsets, sync=self._sync)
+        except OSError as error:
+            self.error = error
+        self.done = True
+
 
 class Checkpoints:
-    """Every method that reads or writes blocks, and raises OSError."""
+    """Blocks where it reads or notes; raises OSError."""
 
     def __init__(self, disk: Disk, data_dir: PurePath) -> None:
         self._high_watermark_file = OffsetCheckpoint(disk, data_dir / "high-watermarks")
         self._recovery_point_file = OffsetCheckpoint(disk, data_dir / "recovery-points")
         self._notes = ReplicaNotes(disk, data_dir / "cuts", "cut", if_damaged=lambda _: 0)
-        self._high_watermarks: dict[ReplicaKey, int] = {}
-        self._recovery_points: dict[ReplicaKey, int] = {}
-        # Cut below what the disk may say of them.
-        self._cut: dict[ReplicaKey, None] = {}
+        # What the disk may say: of a write that is under way, or has failed, the old or the new.
+        self._high_watermarks: Offsets = {}
+        self._recovery_points: Offsets = {}
+        # Below what the disk may say of them.
+        self._cut: dict[ReplicaKey, Cut] = {}
+        self._cuts = 0
+        self._latest: CheckpointWrite | None = None
 
     def read(self) -> None:
         self._notes.prepare()
@@ -57,11 +107,14 @@ class Checkpoints:
     def note_cut(self, key: ReplicaKey, offset: int) -> None:
         """Before that log is cut to the offset. On the disk on return."""
         if offset < self.highest(key):
-            self._notes.write(key, offset)
-            self._lower(key, offset)
+            # A note stays as low as it was: the disk may have what it was written against.
+            standing = self._cut.get(key)
+            lowest = offset if standing is None else min(offset, standing.offset)
+            self._notes.write(key, lowest)
+            self._lower(key, lowest)
 
     def opened(self, key: ReplicaKey, log_end_offset: int) -> None:
-        """Before it grows again `write` is called."""
+        """Before it grows again checkpoints are written."""
         if log_end_offset < self.highest(key):
             self._lower(key, log_end_offset)
 
@@ -69,28 +122,56 @@ class Checkpoints:
         for offsets in (self._high_watermarks, self._recovery_points):
             if offsets.get(key, 0) > offset:
                 offsets[key] = offset
-        self._cut[key] = None
+        self._cuts += 1
+        self._cut[key] = Cut(offset, self._cuts)
 
-    def write(
-        self,
-        high_watermarks: dict[ReplicaKey, int],
-        recovery_points: dict[ReplicaKey, int],
-        *,
-        sync: bool = False,
-    ) -> None:
-        """Replaces all."""
-        sync = sync or bool(self._cut)
-        self._high_watermark_file.write(high_watermarks, sync=sync)
-        self._recovery_point_file.write(recovery_points, sync=sync)
-        self._high_watermarks, self._recovery_points = high_watermarks, recovery_points
+    def begin(
+        self, high_watermarks: Offsets, recovery_points: Offsets, *, sync: bool = False
+    ) -> CheckpointWrite:
+        """Of what is to replace all."""
+        self._high_watermarks = _higher(self._high_watermarks, high_watermarks)
+        self._recovery_points = _higher(self._recovery_points, recovery_points)
+        self._latest = CheckpointWrite(
+            (self._high_watermark_file, self._recovery_point_file),
+            (high_watermarks, recovery_points),
+            dict(self._cut),
+            self._is_latest,
+            sync=sync or bool(self._cut),
+        )
+        return self._latest
+
+    def _is_latest(self, write: CheckpointWrite) -> bool:
+        return write is self._latest
+
+    def finish(self, write: CheckpointWrite) -> bool:
+        """After `write.run()`: whether that has written it. Raises what it has met."""
+        if write.error is not None:
+            raise write.error
+        if self._is_latest(write):
+            self._written(write)
+        return write.done
+
+    def _written(self, write: CheckpointWrite) -> None:
+        high_watermarks, recovery_points = write.offsets
+        self._high_watermarks = _lower_of(high_watermarks, self._high_watermarks)
+        self._recovery_points = _lower_of(recovery_points, self._recovery_points)
         # A note that comes back after a power failure makes the next start read more.
-        while self._cut:
-            key = next(iter(self._cut))
-            self._notes.remove(key)
-            del self._cut[key]
+        for key, cut in write.cuts.items():
+            if self._cut.get(key) == cut:
+                self._notes.remove(key)
+                del self._cut[key]
 
 
-def _read(file: OffsetCheckpoint) -> dict[ReplicaKey, int]:
+def _higher(former: Offsets, latter: Offsets) -> Offsets:
+    return former | {key: max(offset, former.get(key, 0)) for key, offset in latter.items()}
+
+
+def _lower_of(written: Offsets, known: Offsets) -> Offsets:
+    """What was cut while it was written is known to be lower."""
+    return {key: min(offset, known[key]) for key, offset in written.items()}
+
+
+def _read(file: OffsetCheckpoint) -> Offsets:
     content = file.read()
     if content.damage is not None:
         _log.warning("checkpoint_damaged", why=content.damage)

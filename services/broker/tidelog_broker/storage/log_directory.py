@@ -26,13 +26,13 @@ from tidelog_broker.log.recovery import BeforeLoss
 from tidelog_broker.log.reopening import Reopening, rewrite_segments
 from tidelog_broker.log.segment_files import SegmentFiles
 from tidelog_broker.partition.replica_key import ReplicaKey
-from tidelog_broker.storage.checkpoints import Checkpoints
+from tidelog_broker.storage.checkpoints import Checkpoints, CheckpointWrite
 from tidelog_broker.storage.replica_notes import ReplicaNotes
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.topic_config import TopicConfig
 
 _REPLICA_NAME = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)\.(?P<topic_id>[A-Za-z0-9_-]{22})")
-_STRAY_NAME = re.compile(_REPLICA_NAME.pattern + r"@(?P<since_ms>\d+)")
+_STRAY_NAME = re.compile(_REPLICA_NAME.pattern + r"@(?P<since_ms>\d+)(\.\d+)?")
 
 _log = structlog.get_logger()
 
@@ -97,6 +97,7 @@ class LogDirectory:
         self._marks = ReplicaNotes(disk, path / "damaged", "damage-mark", if_damaged=str)
         # Names of what former lives have left in `strays/`.
         self._left: frozenset[str] = frozenset()
+        self._stray_names: set[str] = set()
         self._logs: dict[ReplicaKey, OpenLog] = {}
         self._marked: set[ReplicaKey] = set()
         self._out: dict[ReplicaKey, _OutOfService] = {}
@@ -115,6 +116,7 @@ class LogDirectory:
         self._disk.make_directory(self._replicas)
         self._disk.make_directory(self._strays)
         self._left = frozenset(self._disk.list_names(self._strays))
+        self._stray_names = set(self._left)
         self._marks.prepare()  # syncs the names of the directories
         marked = self._marks.read()
         self._marked.update(marked)
@@ -294,13 +296,17 @@ class LogDirectory:
             return
         if key in self._reopening:
             raise LogStorageError(open_log.path, errnos.EBUSY, "move away, while it is repaired,")
-        target = self._strays / f"{open_log.path.name}@{since_ms}"
+        # Never the name of an earlier one, which may be deleted at this very moment.
+        stray, same = (name := f"{open_log.path.name}@{since_ms}"), 0
+        while stray in self._stray_names:
+            same += 1
+            stray = f"{name}.{same}"
         try:
-            self._disk.remove_tree(target)
-            self._disk.rename(open_log.path, target)
+            self._disk.rename(open_log.path, self._strays / stray)
         except OSError as error:
             # It is still open and known here: whoever repeats the command tries it again.
             raise LogStorageError.of(error, open_log.path, "move away") from error
+        self._stray_names.add(stray)
         del self._logs[key]
         if open_log.log is not None:
             open_log.log.close(clean=False)
@@ -324,15 +330,16 @@ class LogDirectory:
                 strays.append(Stray(key, name, directory, since_ms, is_left))
         return strays
 
-    def delete_strays(self, strays: Iterable[Stray], deleted: list[Stray]) -> None:
-        """Blocks; raises OSError. `deleted` gets each as it is done."""
-        for stray in strays:
-            self._disk.remove_tree(self._strays / stray.directory)
-            deleted.append(stray)
+    def delete_stray(self, stray: Stray) -> None:
+        """Blocks; raises OSError."""
+        self._disk.remove_tree(self._strays / stray.directory)
+        self._stray_names.discard(stray.directory)
 
-    def checkpoint(self, high_watermarks: Mapping[ReplicaKey, int], *, sync: bool = False) -> None:
-        """Writes high watermarks and recovery points; a log that nobody has claimed yet
-        keeps the high watermark that it had. Raises OSError."""
+    def begin_checkpoint(
+        self, high_watermarks: Mapping[ReplicaKey, int], *, sync: bool = False
+    ) -> CheckpointWrite:
+        """Of high watermarks and recovery points; a log that nobody has claimed yet keeps the
+        high watermark that it had."""
         known: dict[ReplicaKey, int] = {}
         points: dict[ReplicaKey, int] = {}
         for key, (_, _, log) in self._logs.items():
@@ -342,7 +349,12 @@ class LogDirectory:
             else:
                 known[key] = min(known[key], log.log_end_offset)
                 points[key] = log.flushed_offset
-        self._checkpoints.write(known, points, sync=sync)
+        return self._checkpoints.begin(known, points, sync=sync)
+
+    def finish_checkpoint(self, write: CheckpointWrite) -> bool:
+        """After `write.run()`: whether that has written it, or left it to a later one. Raises
+        the OSError that it has met."""
+        return self._checkpoints.finish(write)
 
     # Out of service.
 

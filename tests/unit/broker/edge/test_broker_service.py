@@ -73,8 +73,8 @@ class Edge:
         self.store = MemoryStore(replicas.clock)
         self.service = BrokerService(
             Produce(manager, purgatory, replicas.clock, check),
-            ConsumerFetch(manager, purgatory, replicas.clock),
-            ListOffsets(manager, timestamps_of),
+            ConsumerFetch(manager, purgatory, replicas.clock, replicas.cold_reads),
+            ListOffsets(manager, timestamps_of, replicas.cold_reads),
             ProducerIds(self.store, KEYS),
             DescribeProducers(manager, purgatory, replicas.clock),
             replicas.cache,
@@ -294,6 +294,15 @@ async def test_metadata_tells_when_a_topic_was_created_whatever_was_written_to_i
     assert topic.create_revision == 9
 
 
+async def test_metadata_tells_when_a_partition_was_created() -> None:
+    edge = with_metadata()
+    again = partition_change(state(), 130)
+    assert again.value is not None
+    edge.replicas.cache.apply([again._replace(value=again.value._replace(create_revision=128))])
+    (topic,) = (await metadata(edge, NAME.topic)).topics
+    assert topic_from_wire(topic).partitions[0].create_revision == 128
+
+
 async def test_metadata_leaves_out_partitions_of_a_topic_that_had_the_name_before() -> None:
     edge = with_metadata()
     edge.replicas.cache.apply([topic_change(topic_id="other-id-other-id-othe", revision=130)])
@@ -323,6 +332,15 @@ async def test_a_consumer_gets_no_more_than_it_may() -> None:
 
 async def init(edge: Edge, name: str = "") -> pb.InitProducerIdResponse:
     return await edge.service.InitProducerId(pb.InitProducerIdRequest(producer_name=name), CONTEXT)
+
+
+async def test_an_epoch_is_named_with_a_name_of_its_own() -> None:
+    edge = Edge()
+    named = pb.NamedEpoch(producer_name="tide", producer_epoch=7, partition_counts={"sea": 2})
+    request = pb.InitProducerIdRequest(named_epoch=named)
+    given = await edge.service.InitProducerId(request, CONTEXT)
+    assert (given.producer_epoch, dict(given.partition_counts)) == (7, {"sea": 2})
+    assert (await init(edge, "tide")).producer_id == given.producer_id
 
 
 async def describe(

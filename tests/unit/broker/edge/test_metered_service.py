@@ -30,8 +30,8 @@ class MeteredEdge:
         manager, purgatory, clock = replicas.manager, replicas.purgatory, replicas.clock
         parts = SimpleNamespace(
             produce=Produce(manager, purgatory, clock, check),
-            consumer_fetch=ConsumerFetch(manager, purgatory, clock),
-            list_offsets=ListOffsets(manager, timestamps_of),
+            consumer_fetch=ConsumerFetch(manager, purgatory, clock, replicas.cold_reads),
+            list_offsets=ListOffsets(manager, timestamps_of, replicas.cold_reads),
             producer_ids=ProducerIds(MemoryStore(clock), KEYS),
             describe_producers=DescribeProducers(manager, purgatory, clock),
             cache=replicas.cache,

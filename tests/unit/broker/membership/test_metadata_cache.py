@@ -62,6 +62,12 @@ def test_it_knows_the_newest_epoch_of_each_named_producer() -> None:
     assert cache.producer_epochs == {71: 1, 72: 4}
 
 
+def test_a_name_that_is_given_up_is_gone_with_its_id() -> None:
+    cache = cache_of(holder_change(71, 0), holder_change(72, 4))
+    cache.apply([Changed(KEYS.producer("name-of-71"), None, 12)])
+    assert (set(cache.producer_names), cache.producer_epochs) == ({"name-of-72"}, {72: 4})
+
+
 def test_what_is_deleted_is_gone() -> None:
     cache = cache_of(broker_change(2), partition_change(state(), 120), topic_change())
     cache.apply(

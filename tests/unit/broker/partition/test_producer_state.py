@@ -1,11 +1,11 @@
 """What a leader does with the batch of an idempotent producer."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
-from tidelog.batch import new_batch, new_fence, stamp
+from tidelog.batch import NO_SEQUENCE, new_batch, new_fence, stamp
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import FIRST_NAMED_PRODUCER_ID, NO_PRODUCER_ID, BatchHeader, Codec
 from tidelog_broker.partition import producer_state
@@ -318,15 +318,15 @@ def test_producers_are_told_by_id_and_only_those_that_are_asked_for(leader: Lead
 
 def test_a_fence_alone_has_no_sequence(leader: Leader) -> None:
     leader.fence(epoch=2)
-    assert leader.states.committed((), 1) == [CommittedProducer(NAMED, 2, -1, 1000)]
+    assert leader.states.committed((), 1) == [CommittedProducer(NAMED, 2, -1, 1000, 0)]
 
 
 # -- expiry ------------------------------------------------------------------------------
 
 
-def expire(leader: Leader, now_ms: int, *, at_ms: int) -> int:
+def expire(leader: Leader, now_ms: int, *, at_ms: int, named: Sequence[int] = ()) -> int:
     """What has been silent for more than 400 ms."""
-    return leader.states.expire(now_ms, 400, monotonic_ms=at_ms)
+    return leader.states.expire(now_ms, 400, monotonic_ms=at_ms, named=named)
 
 
 def test_a_silent_producer_is_forgotten_after_its_time(leader: Leader) -> None:
@@ -364,10 +364,14 @@ def test_one_that_is_no_longer_found_silent_has_all_its_time_again(
     assert expire(leader, 1401, at_ms=2 * LONGEST_DELIVERY_MS) == 1
 
 
-def test_a_named_producer_is_never_forgotten(leader: Leader) -> None:
+def test_a_named_producer_is_not_forgotten_before_its_name_is(leader: Leader) -> None:
     leader.append(0, producer=NAMED)
     for at_ms in (0, LONGEST_DELIVERY_MS):
-        assert expire(leader, 1 << 60, at_ms=at_ms) == 0
+        assert expire(leader, 1 << 60, at_ms=at_ms, named=[NAMED]) == 0
+    given_up_ms = 2 * LONGEST_DELIVERY_MS
+    for at_ms, forgotten in ((given_up_ms, 0), (given_up_ms + LONGEST_DELIVERY_MS, 1)):
+        assert expire(leader, 1 << 60, at_ms=at_ms) == forgotten
+    assert leader.append(0, producer=NAMED) is None
 
 
 def with_bounds(monkeypatch: pytest.MonkeyPatch, silent: int, recent: int) -> None:
@@ -444,7 +448,60 @@ def test_who_expires_was_not_crowded_out(leader: Leader) -> None:
     assert leader.states.crowded_out == NOBODY
 
 
+# -- where an epoch began ----------------------------------------------------------------
+
+
+def epoch_start(leader: Leader, producer: int = NAMED) -> int:
+    (told,) = leader.states.committed((producer,), leader.end)
+    return told.epoch_start_sequence
+
+
+def test_the_first_epoch_begins_at_0(leader: Leader) -> None:
+    leader.append(0, 3, producer=NAMED)
+    leader.append(3, 3, producer=NAMED)
+    assert epoch_start(leader) == 0
+
+
+def test_an_epoch_of_a_name_begins_where_the_one_before_it_ended(leader: Leader) -> None:
+    leader.append(0, 3, producer=NAMED)
+    for sequence in range(3, 13):
+        leader.append(sequence, producer=NAMED, epoch=4)
+    assert epoch_start(leader) == 3
+
+
+def test_a_fence_begins_an_epoch_too(leader: Leader) -> None:
+    leader.append(0, 3, producer=NAMED)
+    leader.fence(epoch=1)
+    leader.append(3, 3, producer=NAMED, epoch=1)
+    assert epoch_start(leader) == 3
+
+
+def test_an_epoch_goes_round_with_the_sequences(leader: Leader) -> None:
+    leader.note(header(MAX_SEQUENCE - 1, 2, producer=NAMED))
+    leader.append(0, 1, producer=NAMED, epoch=1)
+    assert epoch_start(leader) == 0
+
+
+def test_an_epoch_without_a_name_begins_at_0(leader: Leader) -> None:
+    leader.append(0, 3)
+    leader.append(0, 3, epoch=1)
+    assert epoch_start(leader, ID) == 0
+
+
 # -- as a value --------------------------------------------------------------------------
+
+
+def test_a_release_that_knows_no_starts_of_epochs_reads_the_rest(leader: Leader) -> None:
+    leader.append(0, 3, producer=NAMED, epoch=4)
+    # Six fields for each, and neither more nor less: that is what it takes apart.
+    batch = [0, 3, 0, 4, 1000, 4]
+    assert leader.states.to_value()["producers"] == [[NAMED, 4, 2, 3, 1000, [batch]]]
+
+
+def test_of_a_value_from_before_epochs_had_a_start_it_is_not_known(leader: Leader) -> None:
+    leader.append(0, producer=NAMED)
+    former = ProducerStates.of_value({"producers": leader.states.to_value()["producers"]})
+    assert former.committed((NAMED,), 1) == [CommittedProducer(NAMED, 0, 0, 1000, NO_SEQUENCE)]
 
 
 def test_states_go_through_json_unchanged(leader: Leader) -> None:

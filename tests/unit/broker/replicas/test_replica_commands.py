@@ -25,6 +25,7 @@ from unit.broker.broker_parts import (
     stop_command,
 )
 from unit.broker.fake_log import NAME, TOPIC_ID, epoch_of, state
+from unit.broker.stored_logs import checkpoint
 
 OTHER_ID = "other-id-other-id-othe"
 
@@ -348,7 +349,7 @@ async def test_a_replica_comes_back_with_its_log_and_its_high_watermark(tmp_path
     partition = await former.lead()
     commit(partition, b"a", b"b")
     append(partition)
-    former.logs.checkpoint({KEY: partition.high_watermark})
+    checkpoint(former.logs, {KEY: partition.high_watermark})
     former.logs.close()
     replicas = Replicas(OsDisk(), tmp_path)
     (again,) = await replicas.take(state(epoch=6), revision=20)

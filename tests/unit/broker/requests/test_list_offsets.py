@@ -13,7 +13,7 @@ def timestamps_of(batch: Batch) -> list[int]:
     return record_batch.decode(batch).timestamps_ms
 
 
-def find(
+async def find(
     replicas: Replicas,
     where: OffsetPosition,
     *,
@@ -21,7 +21,7 @@ def find(
     known_epoch: int = -1,
 ) -> FoundOffset:
     entry = ListOffsetsEntry(NAME, "", known_epoch, where, timestamp_ms)
-    return ListOffsets(replicas.manager, timestamps_of)(entry)
+    return await ListOffsets(replicas.manager, timestamps_of, replicas.cold_reads)(entry)
 
 
 def append_at(partition: Partition, *timestamps_ms: int) -> None:
@@ -44,7 +44,7 @@ async def test_the_earliest_is_the_logs_start() -> None:
     replicas = Replicas()
     partition = await replicas.lead()
     partition.log.reset_to(7)
-    assert find(replicas, OffsetPosition.EARLIEST) == (7, -1, 5)
+    assert await find(replicas, OffsetPosition.EARLIEST) == (7, -1, 5)
 
 
 async def test_the_latest_is_the_high_watermark_and_not_the_logs_end() -> None:
@@ -52,33 +52,34 @@ async def test_the_latest_is_the_high_watermark_and_not_the_logs_end() -> None:
     partition = await replicas.lead()
     commit(partition)
     append_at(partition, 5)
-    assert find(replicas, OffsetPosition.LATEST) == (1, -1, 5)
+    assert await find(replicas, OffsetPosition.LATEST) == (1, -1, 5)
 
 
 async def test_by_time_it_is_the_first_record_that_is_not_older() -> None:
     replicas = await with_two_batches()
     found = [
-        find(replicas, OffsetPosition.TIMESTAMP, timestamp_ms=t)[:2] for t in (0, 10, 11, 21, 40)
+        (await find(replicas, OffsetPosition.TIMESTAMP, timestamp_ms=t))[:2]
+        for t in (0, 10, 11, 21, 40)
     ]
     assert found == [(0, 10), (0, 10), (1, 20), (2, 30), (3, 40)]
 
 
 async def test_by_time_nothing_is_that_young() -> None:
     replicas = await with_two_batches()
-    assert find(replicas, OffsetPosition.TIMESTAMP, timestamp_ms=41) == (-1, -1, 5)
+    assert await find(replicas, OffsetPosition.TIMESTAMP, timestamp_ms=41) == (-1, -1, 5)
 
 
 async def test_by_time_nothing_that_is_not_committed_is_found() -> None:
     replicas = Replicas()
     append_at(await replicas.lead(), 10)
-    assert find(replicas, OffsetPosition.TIMESTAMP, timestamp_ms=0).offset == -1
+    assert (await find(replicas, OffsetPosition.TIMESTAMP, timestamp_ms=0)).offset == -1
 
 
 @pytest.mark.parametrize("where", list(OffsetPosition))
 async def test_a_client_of_a_newer_epoch_is_not_served_by_a_zombie(where: OffsetPosition) -> None:
     replicas = await with_two_batches()
     with pytest.raises(TidelogError) as raised:
-        find(replicas, where, known_epoch=6)
+        await find(replicas, where, known_epoch=6)
     assert raised.value.code is ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
@@ -87,11 +88,11 @@ async def test_a_new_leader_does_not_tell_the_end_before_it_knows_what_is_commit
     append_at(next(iter(replicas.manager.all())), 50)
     await replicas.take(state(epoch=6), revision=11)
     with pytest.raises(TidelogError) as raised:
-        find(replicas, OffsetPosition.LATEST)
+        await find(replicas, OffsetPosition.LATEST)
     assert raised.value.code is ErrorCode.OFFSET_NOT_AVAILABLE
 
 
 async def test_a_partition_that_is_not_led_here_is_refused() -> None:
     with pytest.raises(TidelogError) as raised:
-        find(Replicas(), OffsetPosition.EARLIEST)
+        await find(Replicas(), OffsetPosition.EARLIEST)
     assert raised.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

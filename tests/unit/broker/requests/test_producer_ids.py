@@ -11,7 +11,9 @@ from tidelog_broker.requests import producer_ids
 from tidelog_broker.requests.producer_ids import (
     BLOCK_SIZE,
     MAX_ATTEMPTS,
+    MAX_COUNTED_TOPICS,
     MAX_PRODUCER_EPOCH,
+    GivenProducer,
     ProducerIds,
 )
 from tidelog_runtime.metadata.schema import (
@@ -44,7 +46,7 @@ async def refusal_of(ids: ProducerIds, name: str = "") -> TidelogError:
 
 async def test_ids_begin_at_1_in_epoch_0(store: FlakyStore) -> None:
     ids = ProducerIds(store, KEYS)
-    assert [await ids("") for _ in range(2)] == [NamedProducer(1, 0), NamedProducer(2, 0)]
+    assert [await ids("") for _ in range(2)] == [GivenProducer(1, 0), GivenProducer(2, 0)]
 
 
 async def test_a_block_of_ids_costs_one_write(store: FlakyStore) -> None:
@@ -156,7 +158,8 @@ async def test_an_epoch_whose_answer_was_lost_is_given_to_nobody(store: FlakySto
 
 async def test_the_store_holds_who_has_the_name(store: FlakyStore) -> None:
     given = await ProducerIds(store, KEYS)(NAME)
-    assert decode_named_producer(store.item(KEYS.producer(NAME)).value) == given
+    held = decode_named_producer(store.item(KEYS.producer(NAME)).value)
+    assert held == NamedProducer(given.producer_id, given.producer_epoch)
 
 
 async def test_a_name_without_an_epoch_left_is_refused(store: FlakyStore) -> None:
@@ -177,3 +180,73 @@ async def test_what_is_no_name_is_refused_before_the_store_is_asked(
 
 async def test_a_name_may_have_200_characters(store: FlakyStore) -> None:
     assert (await ProducerIds(store, KEYS)("Az9._-" + "x" * 194)).producer_epoch == 0
+
+
+# -- with an epoch of one's own ----------------------------------------------------------
+
+
+async def test_whoever_names_an_epoch_gets_it_as_often_as_it_asks(store: FlakyStore) -> None:
+    ids = ProducerIds(store, KEYS)
+    first = await ids(NAME, 7)
+    assert first.producer_epoch == 7
+    assert [await ids(NAME, 7) for _ in range(2)] == [first, first]
+    assert await ids(NAME, 9) == GivenProducer(first.producer_id, 9)
+
+
+async def test_an_older_epoch_is_refused(store: FlakyStore) -> None:
+    ids = ProducerIds(store, KEYS)
+    await ids(NAME, 7)
+    with pytest.raises(TidelogError) as raised:
+        await ids(NAME, 6)
+    assert raised.value.code is ErrorCode.FENCED_PRODUCER_EPOCH
+
+
+async def test_without_one_the_next_is_given(store: FlakyStore) -> None:
+    ids = ProducerIds(store, KEYS)
+    first = await ids(NAME, 7)
+    assert await ids(NAME) == GivenProducer(first.producer_id, 8)
+
+
+@pytest.mark.parametrize(("name", "epoch"), [("", 3), (NAME, -1)])
+async def test_what_can_be_no_epoch_is_refused(store: FlakyStore, name: str, epoch: int) -> None:
+    with pytest.raises(TidelogError) as raised:
+        await ProducerIds(store, KEYS)(name, epoch)
+    assert raised.value.code is ErrorCode.INVALID_REQUEST
+
+
+async def test_who_shares_an_epoch_is_told_the_number_of_partitions_that_was_told_first(
+    store: FlakyStore,
+) -> None:
+    one, other = ProducerIds(store, KEYS), ProducerIds(store, KEYS)
+    assert (await one(NAME, 7, {"sea": 2})).partition_counts == {"sea": 2}
+    assert (await other(NAME, 7, {"land": 1, "sea": 3})).partition_counts == {"land": 1, "sea": 2}
+    assert (await one(NAME, 7, {"land": 4})).partition_counts == {"land": 1}
+
+
+async def test_of_those_who_tell_one_at_once_all_are_told_the_same(store: FlakyStore) -> None:
+    brokers = [ProducerIds(store, KEYS) for _ in range(4)]
+    given = await asyncio.gather(*(ids(NAME, 7, {"sea": n + 2}) for n, ids in enumerate(brokers)))
+    assert len({producer.partition_counts["sea"] for producer in given}) == 1
+
+
+async def test_the_next_epoch_has_numbers_of_its_own(store: FlakyStore) -> None:
+    ids = ProducerIds(store, KEYS)
+    await ids(NAME, 7, {"sea": 2})
+    assert (await ids(NAME, 8, {"sea": 3})).partition_counts == {"sea": 3}
+
+
+@pytest.mark.parametrize(
+    ("epoch", "counts"),
+    [
+        (None, {"sea": 2}),
+        (7, {"sea": 0}),
+        (7, {"": 2}),
+        (7, {f"t{n}": 1 for n in range(MAX_COUNTED_TOPICS + 1)}),
+    ],
+)
+async def test_what_can_be_no_number_of_partitions_is_refused(
+    store: FlakyStore, epoch: int | None, counts: dict[str, int]
+) -> None:
+    with pytest.raises(TidelogError, match="partition_counts") as raised:
+        await ProducerIds(store, KEYS)(NAME, epoch, counts)
+    assert raised.value.code is ErrorCode.INVALID_REQUEST

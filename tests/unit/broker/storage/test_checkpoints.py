@@ -7,14 +7,14 @@ import pytest
 
 from tidelog_broker.log.errors import LogStorageError
 from tidelog_broker.log.log import Log
-from tidelog_broker.storage.checkpoints import Checkpoints
+from tidelog_broker.storage.checkpoints import Checkpoints, CheckpointWrite
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_broker.storage.replica_notes import ReplicaNotes
 from unit.broker.broker_parts import DATA, KEY
 from unit.broker.fake_log import NAME
 from unit.broker.log.builders import FakeClock, batch_at
 from unit.broker.log.memory_disk import MemoryDisk
-from unit.broker.stored_logs import CONFIG, Stored, end_of
+from unit.broker.stored_logs import CONFIG, Stored, checkpoint, end_of
 
 
 def refuse(*_: object) -> None:
@@ -33,7 +33,7 @@ def cut_and_grown(path: Path, *, cut_to: int, end: int) -> Stored:
     stored.with_records(3)
     log = stored.logs.open_replica(NAME, KEY, CONFIG)
     log.flush()
-    stored.logs.checkpoint({KEY: 3})
+    checkpoint(stored.logs, {KEY: 3})
     log.truncate_to(cut_to)
     log.append([batch_at(offset, epoch=2) for offset in range(cut_to, end)])
     return stored
@@ -78,7 +78,7 @@ def test_a_cut_above_the_checkpoints_is_not_noted(tmp_path: Path) -> None:
 def test_the_note_goes_with_the_next_checkpoints(tmp_path: Path) -> None:
     stored = cut_and_grown(tmp_path, cut_to=1, end=4)
     assert len(list((tmp_path / "cuts").iterdir())) == 1
-    stored.logs.checkpoint({KEY: 4})
+    checkpoint(stored.logs, {KEY: 4})
     assert list((tmp_path / "cuts").iterdir()) == []
     assert Stored(tmp_path).logs.high_watermark(KEY) == 4
 
@@ -98,13 +98,13 @@ def test_a_log_that_was_cut_when_it_was_opened_does_not_count_as_committed() -> 
     logs = LogDirectory(disk, DATA, FakeClock())
     logs.open_all()
     logs.open_replica(NAME, KEY, CONFIG).append([batch_at(offset) for offset in range(3)])
-    logs.checkpoint({KEY: 3}, sync=True)
+    checkpoint(logs, {KEY: 3}, sync=True)
     disk.power_failure()
     logs = LogDirectory(disk, DATA, FakeClock())
     logs.open_all(whole=False)
     assert log_in(logs).log_end_offset == 0
     # As a start does, and not synced for all that it knows.
-    logs.checkpoint({})
+    checkpoint(logs, {})
     log = log_in(logs)
     log.append([batch_at(offset, epoch=2) for offset in range(5)])
     log.flush()
@@ -125,7 +125,9 @@ def test_nothing_is_cut_where_the_cut_cannot_be_noted() -> None:
     disk = MemoryDisk()
     checkpoints = Checkpoints(disk, DATA)
     checkpoints.read()
-    checkpoints.write({KEY: 3}, {})
+    write = checkpoints.begin({KEY: 3}, {})
+    write.run()
+    checkpoints.finish(write)
     disk.fail_sync = True
     with pytest.raises(OSError, match="error"):
         checkpoints.note_cut(KEY, 1)
@@ -140,7 +142,7 @@ def test_a_replica_is_refused_where_its_former_checkpoints_cannot_be_noted_and_b
     logs.open_all()
     log = logs.open_replica(NAME, KEY, CONFIG)
     log.append([batch_at(offset) for offset in range(3)])
-    logs.checkpoint({KEY: 3})
+    checkpoint(logs, {KEY: 3})
     logs.delete(KEY)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ReplicaNotes, "write", refuse)
@@ -149,3 +151,82 @@ def test_a_replica_is_refused_where_its_former_checkpoints_cannot_be_noted_and_b
     assert logs.log_of(KEY) is None
     assert logs.open_replica(NAME, KEY, CONFIG).log_end_offset == 0
     assert logs.high_watermark(KEY) == 0
+
+
+def begun(high_watermark: int = 3) -> tuple[MemoryDisk, Checkpoints, CheckpointWrite]:
+    disk = MemoryDisk()
+    checkpoints = Checkpoints(disk, DATA)
+    checkpoints.read()
+    return disk, checkpoints, checkpoints.begin({KEY: high_watermark}, {})
+
+
+def known_at_the_next_start(disk: MemoryDisk) -> int:
+    checkpoints = Checkpoints(disk, DATA)
+    checkpoints.read()
+    return checkpoints.high_watermark(KEY)
+
+
+def test_what_is_cut_while_checkpoints_are_written_does_not_count() -> None:
+    disk, checkpoints, write = begun()
+    checkpoints.note_cut(KEY, 1)
+    write.run()
+    checkpoints.finish(write)
+    assert (checkpoints.high_watermark(KEY), known_at_the_next_start(disk)) == (1, 1)
+
+
+def test_a_cut_that_is_repeated_while_checkpoints_are_written_stays_noted() -> None:
+    disk, checkpoints, _ = begun()
+    checkpoints.note_cut(KEY, 2)
+    write = checkpoints.begin({KEY: 3}, {})
+    checkpoints.note_cut(KEY, 1)
+    write.run()
+    checkpoints.finish(write)
+    assert known_at_the_next_start(disk) == 1
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["under way", "failed"])
+def test_a_note_stays_as_low_as_what_the_disk_may_have_asks_for(fails: bool) -> None:
+    disk, checkpoints, write = begun(100)
+    write.run()
+    checkpoints.finish(write)
+    checkpoints.note_cut(KEY, 50)
+    write = checkpoints.begin({KEY: 52}, {KEY: 120})
+    if fails:
+        disk.fail_sync = True
+        write.run()
+        with pytest.raises(OSError, match="error"):
+            checkpoints.finish(write)
+        disk.fail_sync = False
+    checkpoints.note_cut(KEY, 90)
+    assert known_at_the_next_start(disk) == 50
+
+
+def test_a_note_goes_with_the_checkpoints_that_were_taken_after_it() -> None:
+    disk, checkpoints, _ = begun()
+    checkpoints.note_cut(KEY, 1)
+    write = checkpoints.begin({KEY: 2}, {})
+    write.run()
+    checkpoints.finish(write)
+    assert known_at_the_next_start(disk) == 2
+
+
+def test_checkpoints_that_come_too_late_are_not_written() -> None:
+    disk, checkpoints, late = begun(3)
+    write = checkpoints.begin({KEY: 2}, {})
+    write.run()
+    late.run()
+    assert [checkpoints.finish(each) for each in (write, late)] == [True, False]
+    assert (checkpoints.high_watermark(KEY), known_at_the_next_start(disk)) == (2, 2)
+
+
+def test_checkpoints_that_may_have_been_written_count_as_such() -> None:
+    disk, checkpoints, _ = begun()
+    checkpoints.note_cut(KEY, 3)
+    disk.fail_sync = True
+    failing = checkpoints.begin({KEY: 5}, {}, sync=True)
+    failing.run()
+    with pytest.raises(OSError, match="error"):
+        checkpoints.finish(failing)
+    disk.fail_sync = False
+    checkpoints.note_cut(KEY, 4)
+    assert checkpoints.high_watermark(KEY) == 4

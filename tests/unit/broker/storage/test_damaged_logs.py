@@ -13,11 +13,11 @@ from tidelog_broker.storage.log_directory import LogDirectory
 from unit.broker.broker_parts import KEY
 from unit.broker.fake_log import NAME, TOPIC_ID
 from unit.broker.log.builders import FakeClock, batch_at, encode_frame
-from unit.broker.stored_logs import CONFIG, OTHER, OTHER_NAME, Stored, end_of
+from unit.broker.stored_logs import CONFIG, OTHER, OTHER_NAME, Stored, checkpoint, end_of
 
 
 def committed(stored: Stored, offset: int) -> None:
-    stored.logs.checkpoint({KEY: offset})
+    checkpoint(stored.logs, {KEY: offset})
 
 
 def replica_path(tmp_path: Path) -> Path:
@@ -121,7 +121,7 @@ def test_a_checkpoint_after_the_start_names_nothing_beyond_the_log(tmp_path: Pat
     segment.write_bytes(segment.read_bytes()[:-1])
     logs = LogDirectory(OsDisk(), tmp_path, FakeClock())
     logs.open_all(whole=False)
-    logs.checkpoint({})
+    checkpoint(logs, {})
     assert Stored(tmp_path).damage == []
 
 

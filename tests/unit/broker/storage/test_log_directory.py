@@ -12,7 +12,7 @@ from unit.broker.broker_parts import DATA, KEY
 from unit.broker.fake_log import NAME, TOPIC_ID
 from unit.broker.log.builders import FakeClock, batch_at
 from unit.broker.log.memory_disk import MemoryDisk
-from unit.broker.stored_logs import CONFIG, OTHER, OTHER_NAME, Stored, end_of
+from unit.broker.stored_logs import CONFIG, OTHER, OTHER_NAME, Stored, checkpoint, end_of
 
 # -- opening -----------------------------------------------------------------------------
 
@@ -84,7 +84,7 @@ def test_a_batch_that_went_bad_is_damage_and_names_its_partition(tmp_path: Path)
 def test_high_watermarks_come_back(tmp_path: Path) -> None:
     former = Stored(tmp_path)
     former.with_records()
-    former.logs.checkpoint({KEY: 2})
+    checkpoint(former.logs, {KEY: 2})
     assert Stored(tmp_path).logs.high_watermark(KEY) == 2
 
 
@@ -92,24 +92,24 @@ def test_a_log_that_nobody_has_claimed_yet_keeps_its_high_watermark(tmp_path: Pa
     """A checkpoint may be due before the controller has named the replicas."""
     former = Stored(tmp_path)
     former.with_records()
-    former.logs.checkpoint({KEY: 2})
-    Stored(tmp_path).logs.checkpoint({})
+    checkpoint(former.logs, {KEY: 2})
+    checkpoint(Stored(tmp_path).logs, {})
     assert Stored(tmp_path).logs.high_watermark(KEY) == 2
 
 
 def test_a_replica_that_is_gone_leaves_the_checkpoint(tmp_path: Path) -> None:
     former = Stored(tmp_path)
     former.with_records()
-    former.logs.checkpoint({KEY: 2})
+    checkpoint(former.logs, {KEY: 2})
     former.logs.delete(KEY)
-    former.logs.checkpoint({})
+    checkpoint(former.logs, {})
     assert Stored(tmp_path).logs.high_watermark(KEY) == 0
 
 
 def test_a_damaged_checkpoint_is_said_and_the_logs_open(tmp_path: Path) -> None:
     former = Stored(tmp_path)
     former.with_records()
-    former.logs.checkpoint({KEY: 2})
+    checkpoint(former.logs, {KEY: 2})
     (tmp_path / "high-watermarks").write_bytes(b"nonsense")
     with capture_logs() as lines:
         stored = Stored(tmp_path)
@@ -154,7 +154,7 @@ def test_a_replica_that_is_deleted_twice_before_a_sweep_is_gone(tmp_path: Path) 
 def test_a_replica_that_comes_back_starts_empty(tmp_path: Path) -> None:
     stored = Stored(tmp_path)
     stored.with_records()
-    stored.logs.checkpoint({KEY: 3})
+    checkpoint(stored.logs, {KEY: 3})
     stored.logs.delete(KEY)
     assert stored.logs.open_replica(NAME, KEY, CONFIG).log_end_offset == 0
 

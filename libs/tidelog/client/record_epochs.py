@@ -1,0 +1,97 @@
+"""Asks leaders in which leader epoch a record was written: what a reader compares who goes on
+later where it has ended (`log_continuity`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from tidelog.batch import is_intact
+from tidelog.client.ask_leaders import Answers, Asked, LeaderAsker
+from tidelog.client.connections import BrokerApi
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import NO_EPOCH, TopicPartition
+from tidelog.rpc.wire import batch_from_wire, error_from_wire
+from tidelog.v1 import broker_pb2
+
+REQUEST_TIMEOUT_MS = 5_000
+# Whom an answer has no room for is asked again.
+MAX_ANSWER_BYTES = 8 << 20
+
+
+class RecordEpoch(NamedTuple):
+    """`record_epoch`: NO_EPOCH where the log of the leader of `leader_epoch` does not have the
+    offset; it has committed those from `log_start_offset` on and before `high_watermark`."""
+
+    record_epoch: int
+    leader_epoch: int
+    topic_id: str
+    log_start_offset: int
+    high_watermark: int
+
+
+class RecordEpochs:
+    def __init__(self, asker: LeaderAsker) -> None:
+        self._asker = asker
+
+    async def find(
+        self, offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, RecordEpoch]:
+        """Of the record at one offset of each. Follows leaders until they answer; raises
+        `TidelogError` after the time it was given. Each costs the batch that holds it."""
+
+        async def ask(broker: BrokerApi, asked: Asked) -> Answers[RecordEpoch]:
+            wire = broker_pb2.FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=MAX_ANSWER_BYTES)
+            for partition, leader in asked:
+                wire.partitions.add(
+                    topic=partition.topic,
+                    partition=partition.partition,
+                    topic_id=leader.topic_id,
+                    current_leader_epoch=leader.leader_epoch,
+                    fetch_offset=offsets[partition],
+                    max_bytes=1,
+                )
+            answer = await broker.fetch(wire, REQUEST_TIMEOUT_MS)
+            results = {TopicPartition(r.topic, r.partition): r for r in answer.partitions}
+            return [
+                (
+                    partition,
+                    leader,
+                    _told(partition, offsets[partition], leader.topic_id, results.get(partition)),
+                )
+                for partition, leader in asked
+            ]
+
+        return await self._asker.ask_all(offsets, ask, "leader epochs of records")
+
+
+def _told(
+    partition: TopicPartition,
+    offset: int,
+    topic_id: str,
+    result: broker_pb2.FetchPartitionResult | None,
+) -> RecordEpoch | TidelogError:
+    if result is None:
+        return TidelogError(ErrorCode.INTERNAL, f"there was no result for {partition}")
+    error = error_from_wire(result.error) if result.HasField("error") else None
+    if error is not None and error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+        return error
+    record_epoch = NO_EPOCH
+    if error is None and not result.batches:
+        # A leader that tells the committed end has all that was ever committed below it.
+        if not 0 <= result.high_watermark <= offset:
+            return TidelogError(
+                ErrorCode.OFFSET_NOT_AVAILABLE,
+                f"the leader of {partition} did not show the record at offset {offset}; ask again",
+            )
+    elif error is None:
+        batch = batch_from_wire(result.batches[0])
+        if not is_intact(batch):
+            return TidelogError(
+                ErrorCode.CORRUPT_BATCH,
+                f"the batch at offset {batch.header.base_offset} of {partition} fails its CRC32C",
+            )
+        record_epoch = batch.header.leader_epoch
+    return RecordEpoch(
+        record_epoch, result.leader_epoch, topic_id, result.log_start_offset, result.high_watermark
+    )

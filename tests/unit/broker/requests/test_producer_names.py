@@ -1,0 +1,153 @@
+"""Names that nobody uses are given up, and no others."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidelog_broker.membership.metadata_cache import MetadataCache
+from tidelog_broker.requests.producer_ids import ProducerIds
+from tidelog_broker.requests.producer_names import ProducerNames, unused_since, with_mark
+from tidelog_runtime.metadata.schema import decode_passed_time
+from tidelog_runtime.metadata.store import Snapshot, StoreUnavailableError
+from unit.broker.broker_parts import KEYS
+from unit.broker.flaky_store import FlakyStore
+from unit.metadata.virtual_time import virtual_clock
+
+EXPIRATION_MS = 8_000
+
+
+@pytest.fixture
+async def store() -> FlakyStore:
+    return FlakyStore(virtual_clock())
+
+
+class Broker:
+    """That leads nothing, and knows what is in the store whenever it looks."""
+
+    def __init__(self, store: FlakyStore) -> None:
+        self._store = store
+        self._cache = MetadataCache(KEYS)
+        self._names = ProducerNames(
+            store, KEYS, self._cache, lambda: (), virtual_clock(), EXPIRATION_MS
+        )
+
+    async def look(self, behind: bool = False) -> set[str]:
+        """The names that are there then."""
+        if not behind:
+            self._cache.load(await self._store.snapshot(KEYS.root))
+        await self._names.look()
+        return names_in(await self._store.snapshot(KEYS.root))
+
+
+def names_in(snapshot: Snapshot) -> set[str]:
+    cache = MetadataCache(KEYS)
+    cache.load(snapshot)
+    return set(cache.producer_names)
+
+
+def test_the_newest_revision_that_is_old_enough_is_told() -> None:
+    passed = ((5, 1_000), (9, 1_000), (20, 1_000))
+    assert [unused_since(passed, ms) for ms in (1_000, 1_001, 2_000, 3_000, 3_001)] == [
+        20,
+        9,
+        9,
+        5,
+        0,
+    ]
+
+
+@given(st.lists(st.integers(1, 50), min_size=2, max_size=40), st.integers(1, 20))
+def test_only_marks_that_are_needed_are_kept(steps: list[int], expiration_ms: int) -> None:
+    revisions = [sum(steps[: n + 1]) for n in range(len(steps))]
+    everything: tuple[tuple[int, int], ...] = ()
+    kept: tuple[tuple[int, int], ...] = ()
+    for revision, after in pairwise(revisions):
+        passed_ms = after % 4 + 1
+        everything = (*everything, (revision, passed_ms))
+        kept = with_mark(kept, revision, passed_ms, expiration_ms).passed
+        assert unused_since(kept, expiration_ms) == unused_since(everything, expiration_ms)
+        assert len(kept) <= expiration_ms
+
+
+async def test_an_unused_name_is_given_up_once_its_time_has_passed(store: FlakyStore) -> None:
+    ids, broker = ProducerIds(store, KEYS), Broker(store)
+    await ids("old")
+    # One look sees that nobody notes the time, the next begins to; eight more make it up.
+    for _ in range(1 + 8):
+        assert await broker.look() == {"old"}
+    await ids("new")
+    assert await broker.look() == {"new"}
+
+
+async def test_a_name_that_is_taken_again_has_all_its_time_again(store: FlakyStore) -> None:
+    ids, broker = ProducerIds(store, KEYS), Broker(store)
+    for _ in range(30):
+        assert await broker.look() <= {"sink"}
+        first = await ids("sink")
+    assert first.producer_epoch == 29
+
+
+async def test_with_a_name_the_numbers_of_partitions_go_that_its_holders_place_by(
+    store: FlakyStore,
+) -> None:
+    ids, broker = ProducerIds(store, KEYS), Broker(store)
+    await ids("old", 7, {"sea": 2})
+    while await broker.look():
+        pass
+    assert await store.get(KEYS.partition_counts_of("old")) is None
+
+
+async def test_so_has_one_of_which_the_same_epoch_is_taken_again(store: FlakyStore) -> None:
+    ids, broker = ProducerIds(store, KEYS), Broker(store)
+    first = await ids("sink", 7)
+    for _ in range(30):
+        assert await broker.look() == {"sink"}
+        assert await ids("sink", 7) == first
+
+
+async def test_a_name_that_is_taken_while_it_is_given_up_stays(store: FlakyStore) -> None:
+    ids, broker = ProducerIds(store, KEYS), Broker(store)
+    first = await ids("sink")
+    await ids("other")
+    for _ in range(9):
+        await broker.look()
+    await ids("sink")
+    assert await broker.look(behind=True) == {"sink"}
+    assert (await ids("sink")).producer_id == first.producer_id
+
+
+async def test_the_time_of_several_brokers_is_not_added_up(store: FlakyStore) -> None:
+    ids, brokers = ProducerIds(store, KEYS), [Broker(store) for _ in range(3)]
+    await ids("old")
+    looks = 0
+    while True:
+        looks += 1
+        there = [await broker.look() for broker in brokers]
+        if there[-1] != {"old"}:
+            break
+    assert looks >= 8
+
+
+async def test_another_broker_goes_on_where_one_ended(store: FlakyStore) -> None:
+    ids = ProducerIds(store, KEYS)
+    await ids("old")
+    for _ in range(5):
+        broker = Broker(store)
+        for _ in range(4):
+            there = await broker.look()
+    assert there == set()
+    passed = decode_passed_time(store.item(KEYS.passed_time).value).passed
+    assert sum(ms for _, ms in passed) >= EXPIRATION_MS
+
+
+async def test_without_the_store_nothing_is_given_up(store: FlakyStore) -> None:
+    ids, broker = ProducerIds(store, KEYS), Broker(store)
+    await ids("old")
+    await broker.look()
+    store.disconnect()
+    with pytest.raises(StoreUnavailableError):
+        await broker.look(behind=True)
+    store.reconnect()
+    assert await broker.look() == {"old"}

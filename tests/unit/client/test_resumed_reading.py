@@ -1,0 +1,110 @@
+"""A consumer goes on where another one has ended, perhaps long ago, and is told where the log
+is no longer the one that was read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tidelog.client import Consumer, LogTruncatedError
+from tidelog.client.fetch_codec import FoundOffset
+from tidelog.client.record_epochs import RecordEpoch
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import NO_EPOCH, OffsetPosition
+from unit.client.fake_broker import FakeCluster
+from unit.client.test_consumer import FAST, SEA, fill, read
+
+ID = "id-of-sea"
+
+
+def offsets_asked(cluster: FakeCluster) -> list[int]:
+    requests: list[Any] = [r for b in cluster.brokers.values() for r in b.seen["fetch"]]
+    return [asked.fetch_offset for request in requests for asked in request.partitions]
+
+
+async def test_under_the_leader_that_was_read_from_nothing_is_compared(
+    cluster: FakeCluster,
+) -> None:
+    fill(cluster, 30)
+    async with Consumer(cluster.bootstrap(), **FAST) as consumer:
+        await consumer.resume(SEA, 20, topic_id=ID, read_epoch=1)
+        assert [r.offset for r in await read(consumer, 10)] == list(range(20, 30))
+    assert 19 not in offsets_asked(cluster)
+
+
+async def test_a_new_leader_shows_the_record_before(cluster: FakeCluster) -> None:
+    fill(cluster, 30)
+    cluster.elect("sea", 0, leader=1)
+    async with Consumer(cluster.bootstrap(), **FAST) as consumer:
+        await consumer.resume(SEA, 20, topic_id=ID, read_epoch=1)
+        assert (await read(consumer, 1))[0].offset == 20
+    assert offsets_asked(cluster)[0] == 19
+
+
+async def test_a_log_that_was_cut_is_told(cluster: FakeCluster) -> None:
+    fill(cluster, 30)
+    cluster.elect_uncleanly("sea", 0, leader=1, end=10)
+    async with Consumer(cluster.bootstrap(), **FAST) as consumer:
+        await consumer.resume(SEA, 20, topic_id=ID, read_epoch=1)
+        with pytest.raises(LogTruncatedError) as told:
+            await consumer.poll(5000)
+    assert (told.value.offset, told.value.read_epoch, told.value.leader_epoch) == (20, 1, 2)
+
+
+async def test_a_log_that_has_grown_again_is_told_too(cluster: FakeCluster) -> None:
+    fill(cluster, 30)
+    cluster.elect_uncleanly("sea", 0, leader=1, end=10)
+    fill(cluster, 30)
+    async with Consumer(cluster.bootstrap(), **FAST) as consumer:
+        await consumer.resume(SEA, 20, topic_id=ID, read_epoch=1)
+        with pytest.raises(LogTruncatedError):
+            await consumer.poll(5000)
+
+
+async def test_what_was_read_may_be_deleted(cluster: FakeCluster) -> None:
+    fill(cluster, 30)
+    cluster.elect("sea", 0, leader=1)
+    cluster.partition("sea").log_start = 20
+    async with Consumer(cluster.bootstrap(), **FAST) as consumer:
+        await consumer.resume(SEA, 20, topic_id=ID, read_epoch=1)
+        assert (await read(consumer, 1))[0].offset == 20
+
+
+async def test_another_topic_of_the_name_is_told(cluster: FakeCluster) -> None:
+    fill(cluster, 30)
+    cluster.create("sea", [1])
+    fill(cluster, 30)
+    async with Consumer(cluster.bootstrap(), **FAST) as consumer:
+        await consumer.resume(SEA, 20, topic_id=ID)
+        with pytest.raises(TidelogError, match="deleted and created again") as told:
+            await consumer.poll(5000)
+    assert told.value.code is ErrorCode.UNKNOWN_TOPIC_ID
+
+
+async def test_no_more_is_fetched_than_up_to_the_end(cluster: FakeCluster) -> None:
+    fill(cluster, 10_000)
+    async with Consumer(cluster.bootstrap(), **FAST, max_bytes=100) as consumer:
+        await consumer.resume(SEA, 20, topic_id=ID, end_offset=35)
+        assert [r.offset for r in await read(consumer, 20)] == list(range(20, 40))
+        assert await consumer.poll(200) == []
+    assert max(offsets_asked(cluster)) < 35
+
+
+async def test_the_epoch_of_a_record_is_told_by_whoever_leads(cluster: FakeCluster) -> None:
+    fill(cluster, 10)
+    cluster.elect("sea", 0, leader=1)
+    fill(cluster, 10)
+    async with Consumer(cluster.bootstrap(), **FAST) as consumer:
+        assert (await consumer.record_epochs({SEA: 9}))[SEA] == RecordEpoch(1, 2, ID, 0, 20)
+        assert (await consumer.record_epochs({SEA: 10}))[SEA].record_epoch == 2
+        assert (await consumer.record_epochs({SEA: 20}))[SEA].record_epoch == NO_EPOCH
+        assert (await consumer.record_epochs({SEA: 99}))[SEA].record_epoch == NO_EPOCH
+
+
+async def test_offsets_come_with_who_told_them(cluster: FakeCluster) -> None:
+    fill(cluster, 10)
+    cluster.elect("sea", 0, leader=1)
+    async with Consumer(cluster.bootstrap(), **FAST) as consumer:
+        told = await consumer.told_offsets(OffsetPosition.LATEST, [SEA])
+    assert told == {SEA: FoundOffset(10, 2, ID)}
