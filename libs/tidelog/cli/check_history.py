@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,7 +14,6 @@ from tidelog.wording import plural
 
 if TYPE_CHECKING:
     from tidelog.history import Anomaly, Finding, Nemesis, Report
-    from tidelog.history.report import EventGaps
     from tidelog.history.write_gaps import Gap
 
 # Nemesis events, and partitions that were not drained, that the text names.
@@ -51,7 +50,9 @@ def check_history(
     with ending_with_a_status(as_json=as_json):
         report = _check(file)
         if as_json:
-            write_json(_document(report))
+            from tidelog.history.document import document
+
+            write_json(document(report, report.write_timing()))
         else:
             _show(report, examples)
     if report.anomaly_count:
@@ -72,7 +73,7 @@ def _check(file: Path) -> Report:
 def _show(report: Report, examples: int) -> None:
     write_line(_verdict(report))
     _show_counts(report)
-    found = _found(report)
+    found = report.findings.classes()
     if found:
         write_line()
         write_table(
@@ -82,7 +83,7 @@ def _show(report: Report, examples: int) -> None:
                     anomaly.value,
                     report.findings.counts[anomaly],
                     report.findings.excused[anomaly],
-                    _headline(report.findings.of(anomaly)[0]),
+                    report.findings.of(anomaly)[0].headline,
                     _lines(report.findings.of(anomaly)[0]),
                 )
                 for anomaly in found
@@ -121,16 +122,6 @@ def _show_counts(report: Report) -> None:
         )
 
 
-def _found(report: Report) -> list[Anomaly]:
-    from tidelog.history import Anomaly
-
-    return [anomaly for anomaly in Anomaly if report.findings.of(anomaly)]
-
-
-def _headline(finding: Finding) -> str:
-    return f"{finding.topic}/{finding.partition}: {finding.summary}"
-
-
 def _lines(finding: Finding) -> str:
     shown = ", ".join(str(one.line) for one in finding.references[:MAX_SHOWN_OPERATIONS])
     return shown + (", …" if len(finding.references) > MAX_SHOWN_OPERATIONS else "")
@@ -144,7 +135,7 @@ def _show_examples(anomaly: Anomaly, report: Report, examples: int) -> None:
     write_line(f"{anomaly} ({len(shown)} of {of:,})")
     for finding in shown:
         excuse = "" if finding.excuse is None else f" [excused: {finding.excuse}]"
-        write_line(f"  {_headline(finding)}{excuse}")
+        write_line(f"  {finding.headline}{excuse}")
         for reference in finding.references[:MAX_SHOWN_OPERATIONS]:
             write_line(
                 f"    line {reference.line:<9} {_seconds(reference.time_ms):>12}  {reference.text}"
@@ -199,55 +190,3 @@ def _seconds(time_ms: int) -> str:
 
 def _gap(gap: Gap) -> str:
     return f"{_seconds(gap.length_ms)}, from {_seconds(gap.begin_ms)} to {_seconds(gap.end_ms)}"
-
-
-def _document(report: Report) -> dict[str, Any]:
-    return {
-        "valid": not report.anomaly_count,
-        "anomaly_count": report.anomaly_count,
-        "excused_count": report.excused_count,
-        "operations": report.operations,
-        "partitions": report.partitions,
-        "sends": {outcome.value: count for outcome, count in sorted(report.sends.items())},
-        "polls": report.polls,
-        "polled_records": report.polled_records,
-        "undrained": [str(partition) for partition in report.undrained],
-        "only_in_final_reads": report.only_in_final_reads,
-        "unplaced_sends": report.unplaced_sends,
-        "anomalies": [
-            {
-                "anomaly": anomaly.value,
-                "count": report.findings.counts[anomaly],
-                "excused": report.findings.excused[anomaly],
-                "examples": [_finding_document(one) for one in report.findings.of(anomaly)],
-            }
-            for anomaly in _found(report)
-        ],
-        "slowest_to_first_poll": report.slowest and report.slowest._asdict(),
-        "longest_write_gap": _gap_document(report.longest_write_gap()),
-        "nemesis": [_event_document(gaps) for gaps in report.gaps_around_events()],
-    }
-
-
-def _finding_document(finding: Finding) -> dict[str, Any]:
-    return {
-        "topic": finding.topic,
-        "partition": finding.partition,
-        "summary": finding.summary,
-        "excuse": finding.excuse,
-        "operations": [reference._asdict() for reference in finding.references],
-    }
-
-
-def _gap_document(gap: Gap) -> dict[str, int]:
-    return gap._asdict() | {"length_ms": gap.length_ms}
-
-
-def _event_document(gaps: EventGaps) -> dict[str, Any]:
-    return {
-        "line": gaps.line,
-        **gaps.event._asdict(),
-        "write_gap": _gap_document(gaps.overall),
-        "partition_write_gap": _gap_document(gaps.worst)
-        | {"partition": gaps.worst_partition and str(gaps.worst_partition)},
-    }

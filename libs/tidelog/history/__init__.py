@@ -30,6 +30,7 @@ from tidelog.history.operations import (
     Send,
     SendEnded,
     SendInvoked,
+    sends_ended,
 )
 from tidelog.history.partition_check import PartitionCheck
 from tidelog.history.report import Report
@@ -64,4 +65,5 @@ __all__ = [
     "SendPairing",
     "check_history",
     "read_history",
+    "sends_ended",
 ]

@@ -53,8 +53,9 @@ other classes never are, because no loss explains them.
 from __future__ import annotations
 
 import enum
+from bisect import insort
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -99,10 +100,15 @@ class Finding(NamedTuple):
     references: tuple[Reference, ...]
     excuse: str | None
 
+    @property
+    def headline(self) -> str:
+        return f"{self.topic}/{self.partition}: {self.summary}"
+
 
 @dataclass(slots=True)
 class Findings:
-    """All are counted; the first of each class are kept."""
+    """All are counted; of each class those with the lowest lines are kept, so that it makes no
+    difference in which order they are found, and by how many."""
 
     counts: Counter[Anomaly] = field(default_factory=Counter)
     excused: Counter[Anomaly] = field(default_factory=Counter)
@@ -113,15 +119,29 @@ class Findings:
         self.excused.update(other.excused)
         for key, more in other.examples.items():
             kept = self.examples.get(key, []) + more
-            self.examples[key] = sorted(kept, key=_first_line)[:MAX_EXAMPLES]
+            self.examples[key] = sorted(kept, key=_order)[:MAX_EXAMPLES]
+
+    def add(self, finding: Finding) -> None:
+        is_excused = finding.excuse is not None
+        counts = self.excused if is_excused else self.counts
+        counts[finding.anomaly] += 1
+        kept = self.examples.setdefault((finding.anomaly, is_excused), [])
+        if len(kept) < MAX_EXAMPLES or _order(finding) < _order(kept[-1]):
+            insort(kept, finding, key=_order)
+            del kept[MAX_EXAMPLES:]
+
+    def classes(self) -> list[Anomaly]:
+        """Of which there are any, excused or not."""
+        return [anomaly for anomaly in Anomaly if self.of(anomaly)]
 
     def of(self, anomaly: Anomaly) -> list[Finding]:
         """Examples, those that nothing excuses first."""
         return self.examples.get((anomaly, False), []) + self.examples.get((anomaly, True), [])
 
 
-def _first_line(finding: Finding) -> int:
-    return min((reference.line for reference in finding.references), default=0)
+def _order(finding: Finding) -> tuple[int, Finding]:
+    """By the first line; the rest decides between those that have one in common."""
+    return min((reference.line for reference in finding.references), default=0), finding
 
 
 class PartitionFindings:
@@ -135,17 +155,10 @@ class PartitionFindings:
     def add(
         self,
         anomaly: Anomaly,
-        describe: Callable[[], tuple[str, Sequence[Reference]]],
+        summary: str,
+        references: Iterable[Reference],
         excuse: str | None = None,
     ) -> None:
-        """`describe` is asked only where the example is kept: its summary, and the
-        operations that show it."""
-        counts = self.findings.counts if excuse is None else self.findings.excused
-        counts[anomaly] += 1
-        examples = self.findings.examples.setdefault((anomaly, excuse is not None), [])
-        if len(examples) < MAX_EXAMPLES:
-            summary, references = describe()
-            ordered = tuple(sorted(references))
-            examples.append(
-                Finding(anomaly, self._topic, self._partition, summary, ordered, excuse)
-            )
+        """`references`: the operations that show it."""
+        ordered = tuple(sorted(references))
+        self.findings.add(Finding(anomaly, self._topic, self._partition, summary, ordered, excuse))

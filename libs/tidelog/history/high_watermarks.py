@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Collection
+from itertools import pairwise
 from typing import NamedTuple
 
 from tidelog.history.anomalies import Anomaly, PartitionFindings, Reference
@@ -34,30 +36,35 @@ class _Seen(NamedTuple):
 
 
 class _Epoch:
-    """What was seen in one leader epoch: the lowest, and each new highest by its line."""
+    """What was seen in one leader epoch: the lowest, and the highest before each of the questions
+    that are open."""
 
-    __slots__ = ("highest", "lines", "lowest")
+    __slots__ = ("highest", "lowest")
 
     def __init__(self, seen: _Seen) -> None:
         self.lowest = seen
         self.highest = [seen]
-        self.lines = [seen.line]
 
-    def add(self, seen: _Seen) -> None:
+    def add(self, seen: _Seen, open_lines: Collection[int]) -> None:
         if seen.high_watermark < self.lowest.high_watermark:
             self.lowest = seen
         if seen.high_watermark > self.highest[-1].high_watermark:
+            self.highest = [
+                before
+                for before, after in pairwise([*self.highest, seen])
+                if any(before.line < line < after.line for line in open_lines)
+            ]
             self.highest.append(seen)
-            self.lines.append(seen.line)
 
     def highest_before(self, line: int) -> _Seen | None:
-        count = bisect_left(self.lines, line)
+        """`line`: of a question that is open."""
+        count = bisect_left(self.highest, line, key=lambda seen: seen.line)
         return self.highest[count - 1] if count else None
 
 
 class HighWatermarks:
     """Verdicts wait until `judge`, because a loss mark may be written after what it
-    excuses."""
+    excuses. What is kept grows with clients, leader epochs and regressions."""
 
     def __init__(self, findings: PartitionFindings, marks: LossMarks) -> None:
         self._findings = findings
@@ -120,7 +127,7 @@ class HighWatermarks:
         if epoch is None:
             self._epochs[seen.leader_epoch] = _Epoch(seen)
         else:
-            epoch.add(seen)
+            epoch.add(seen, self._asked.values())
 
     def judge(self) -> None:
         reported = {lower.line for _, lower in self._regressions}
@@ -145,9 +152,7 @@ class HighWatermarks:
         excuse = self._marks.reason(higher.leader_epoch, higher.high_watermark - 1)
         self._findings.add(
             Anomaly.HW_REGRESSION,
-            lambda: (
-                f"high watermark {lower.high_watermark} after {higher.high_watermark}",
-                (higher.reference(), lower.reference()),
-            ),
+            f"high watermark {lower.high_watermark} after {higher.high_watermark}",
+            (higher.reference(), lower.reference()),
             excuse,
         )

@@ -94,14 +94,10 @@ def read_history(
         while line := file.readline(MAX_LINE_BYTES):
             number += 1
             try:
-                if not line.endswith(b"\n"):
-                    raise HistoryError(
-                        f"the line has no end: torn, or longer than {MAX_LINE_BYTES >> 20} MiB"
-                    )
                 if number == 1:
-                    check_header(line)
+                    check_header(whole(line))
                 else:
-                    yield number, decode_operation(line)
+                    yield number, decode_operation(whole(line))
             except HistoryError as error:
                 raise HistoryError(f"{path}, line {number}: {error}") from error
             read_bytes += len(line)
@@ -110,3 +106,10 @@ def read_history(
                 read_bytes = 0
         if number == 0:
             raise HistoryError(f"{path} is empty; a history has at least its first line")
+
+
+def whole(line: bytes) -> bytes:
+    """The same. Raises `HistoryError` for a line without its end."""
+    if not line.endswith(b"\n"):
+        raise HistoryError(f"the line has no end: torn, or longer than {MAX_LINE_BYTES >> 20} MiB")
+    return line

@@ -10,7 +10,7 @@ import enum
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tidelog.model import NO_EPOCH, NO_OFFSET
+from tidelog.model import NO_EPOCH, NO_OFFSET, TopicPartition
 
 NO_PARTITION = -1
 NO_BROKER = -1
@@ -53,6 +53,33 @@ class SendEnded(NamedTuple):
     offset: int = NO_OFFSET
     leader_epoch: int = NO_EPOCH
     broker_id: int = NO_BROKER
+
+
+def sends_ended(
+    time_ms: int,
+    client: str,
+    partition: TopicPartition,
+    values: Sequence[int],
+    outcome: Outcome,
+    base_offset: int = NO_OFFSET,
+    leader_epoch: int = NO_EPOCH,
+    broker_id: int = NO_BROKER,
+) -> list[SendEnded]:
+    """Of the records of one batch: their offsets are in a row, or none of them is known."""
+    step = 0 if base_offset == NO_OFFSET else 1
+    return [
+        SendEnded(
+            time_ms,
+            client,
+            *partition,
+            value,
+            outcome,
+            base_offset + step * index,
+            leader_epoch,
+            broker_id,
+        )
+        for index, value in enumerate(values)
+    ]
 
 
 class PollInvoked(NamedTuple):

@@ -7,7 +7,6 @@ and was in the log that the client read.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -36,12 +35,54 @@ class KnownRecord(NamedTuple):
     shown_by: Reference
 
 
+class SkippedRecords:
+    """Takes jumps and records in the order of their offsets (a jump's is its `first`; of one
+    offset the jumps before the records), and keeps the jumps that may yet have skipped one."""
+
+    def __init__(self, marks: LossMarks, findings: PartitionFindings) -> None:
+        self._marks = marks
+        self._findings = findings
+        self._open: list[Jump] = []
+
+    def jumped(self, jump: Jump) -> None:
+        self._open.append(jump)
+
+    def holds(self, offset: int) -> bool:
+        """Whether some jump may have skipped a record there; of offsets in their order."""
+        return any(offset < jump.end for jump in self._open)
+
+    def known(self, record: KnownRecord) -> None:
+        """Of one offset in their own order. A jump skipped the first that was in the log from
+        which the client was given what it was given next."""
+        if not self._open:
+            return
+        still_open = []
+        for jump in self._open:
+            if jump.end <= record.offset:
+                continue
+            if self._is_skipped(jump, record):
+                self._add(jump, record)
+            else:
+                still_open.append(jump)
+        self._open = still_open
+
+    def _is_skipped(self, jump: Jump, record: KnownRecord) -> bool:
+        return self._marks.are_of_one_log(record.offset, record.leader_epoch, jump.leader_epoch)
+
+    def _add(self, jump: Jump, skipped: KnownRecord) -> None:
+        self._findings.add(
+            jump.anomaly,
+            f"{jump.summary}, and there is a record at {skipped.offset}",
+            (*jump.shown_by, skipped.shown_by),
+        )
+
+
 class PassedOver:
     """Of whose offsets records have to be known: of those within `spans`, in order and
     disjoint."""
 
     def __init__(self, jumps: Sequence[Jump]) -> None:
-        self._jumps = jumps
+        self._jumps = sorted(jumps, key=lambda jump: jump.first)
         self._spans = merged([(jump.first, jump.end - 1) for jump in jumps])
 
     def __bool__(self) -> bool:
@@ -53,25 +94,11 @@ class PassedOver:
     def judge(
         self, known: Iterable[KnownRecord], marks: LossMarks, findings: PartitionFindings
     ) -> None:
-        records = sorted(known)
-        for jump in self._jumps:
-            skipped = _skipped(jump, records, marks)
-            if skipped is not None:
-                findings.add(
-                    jump.anomaly,
-                    lambda jump=jump, skipped=skipped: (  # type: ignore[misc]
-                        f"{jump.summary}, and there is a record at {skipped.offset}",
-                        (*jump.shown_by, skipped.shown_by),
-                    ),
-                )
-
-
-def _skipped(jump: Jump, records: Sequence[KnownRecord], marks: LossMarks) -> KnownRecord | None:
-    """The first that was in the log from which the client was given what it was given next."""
-    index = bisect_left(records, jump.first, key=lambda record: record.offset)
-    while index < len(records) and records[index].offset < jump.end:
-        record = records[index]
-        if marks.are_of_one_log(record.offset, record.leader_epoch, jump.leader_epoch):
-            return record
-        index += 1
-    return None
+        skipped = SkippedRecords(marks, findings)
+        jumps = iter(self._jumps)
+        jump = next(jumps, None)
+        for record in sorted(known):
+            while jump is not None and jump.first <= record.offset:
+                skipped.jumped(jump)
+                jump = next(jumps, None)
+            skipped.known(record)

@@ -24,8 +24,8 @@ class _Stretch:
 
 
 class PollOrder:
-    """`jumps`: where a client was given a higher offset than the next. Whether records lay
-    between is known in the end."""
+    """Takes polls in the order of their lines. `jumps`: where a client was given a higher offset
+    than the next. Whether records lay between is known in the end."""
 
     def __init__(self, findings: PartitionFindings) -> None:
         self._findings = findings
@@ -62,6 +62,11 @@ class PollOrder:
         stretch.last = offsets[-1]
         stretch.source = source
 
+    def take_jumps(self) -> list[Jump]:
+        """Those since this was asked last."""
+        jumps, self.jumps = self.jumps, []
+        return jumps
+
     def read_past(self, marks: LossMarks) -> ReadPast:
         current = (stretch.span for stretch in self._current.values())
         return ReadPast([*self._done, *current], marks)
@@ -80,7 +85,7 @@ class PollOrder:
                 Jump(Anomaly.POLL_SKIP, last + 1, offset, leader_epoch, summary, shown_by)
             )
         else:
-            self._findings.add(Anomaly.NON_MONOTONIC_POLL, lambda: (summary, shown_by))
+            self._findings.add(Anomaly.NON_MONOTONIC_POLL, summary, shown_by)
 
     def _check_inside(self, poll: PollEnded, source: PollSource) -> None:
         offsets = poll.offsets
@@ -97,10 +102,7 @@ class PollOrder:
                     Jump(Anomaly.INTERNAL_SKIP, before + 1, after, epoch, summary, shown_by)
                 )
             else:
-                self._findings.add(
-                    Anomaly.INTERNAL_NON_MONOTONIC,
-                    lambda summary=summary, shown_by=shown_by: (summary, shown_by),  # type: ignore[misc]
-                )
+                self._findings.add(Anomaly.INTERNAL_NON_MONOTONIC, summary, shown_by)
 
 
 def _is_contiguous(offsets: Sequence[int]) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tidelog.history.anomalies import Anomaly, PartitionFindings, Reference
 from tidelog.history.evidence import PollSource, Sighting, send_reference, sighting_reference
 from tidelog.history.loss_marks import LossMarks
 from tidelog.history.operations import UNREADABLE_VALUE, Outcome, PollEnded, Send
-from tidelog.history.passed_over import KnownRecord, PassedOver
+from tidelog.history.passed_over import KnownRecord
 from tidelog.model import NO_OFFSET
 
 # A value at an offset: leader epoch, offset, and the operation that shows it.
@@ -29,8 +29,12 @@ class RecordOrder:
         self._unreadable: list[Sighting] = []
 
     def add_poll(self, poll: PollEnded, source: PollSource) -> None:
+        self.add_records(zip(poll.offsets, poll.values, poll.leader_epochs, strict=True), source)
+
+    def add_records(self, records: Iterable[tuple[int, int, int]], source: PollSource) -> None:
+        """Offset, value and leader epoch of each."""
         first, value_at = self.first, self._value_at
-        for offset, value, epoch in zip(poll.offsets, poll.values, poll.leader_epochs, strict=True):
+        for offset, value, epoch in records:
             if value == UNREADABLE_VALUE:
                 self._unreadable.append(Sighting(offset, epoch, source))
                 continue
@@ -47,38 +51,37 @@ class RecordOrder:
         if all(place.offset != sighting.offset for place in places):
             places.append(sighting)
 
-    def judge(self, sends: dict[int, Send]) -> None:
-        """`sends`: all of this partition, by value."""
-        acknowledged_elsewhere = self._add_acknowledged(sends.values())
+    def judge_offsets(self, sends: dict[int, Send]) -> None:
+        """`sends`, by value: of this partition, all at these offsets."""
+        for value, send in sends.items():
+            if _is_placed(send) and self._value_at.setdefault(send.offset, value) != value:
+                self._other_values.setdefault(send.offset, set()).add(value)
         for offset, more in sorted(self._other_values.items()):
             self._judge_offset(offset, (self._value_at[offset], *sorted(more)), sends)
+
+    def judge_values(self, sends: dict[int, Send]) -> None:
+        """`sends`, by value: of this partition, all of these values."""
+        acknowledged_elsewhere = {
+            value
+            for value, send in sends.items()
+            if _is_placed(send)
+            and (seen := self.first.get(value)) is not None
+            and seen.offset != send.offset
+        }
         for value in sorted(self._other_places.keys() | acknowledged_elsewhere):
             self._judge_value(value, sends)
         self._find_aborted_and_phantom(sends)
 
-    def _add_acknowledged(self, sends: Iterable[Send]) -> set[int]:
-        """Values that were polled at another offset than the acknowledged one."""
-        elsewhere = set()
-        for send in sends:
-            offset, value = send.offset, send.value
-            if send.outcome is not Outcome.OK or offset == NO_OFFSET:
-                continue
-            if self._value_at.setdefault(offset, value) != value:
-                self._other_values.setdefault(offset, set()).add(value)
-            seen = self.first.get(value)
-            if seen is not None and seen.offset != offset:
-                elsewhere.add(value)
-        return elsewhere
-
-    def known_in(self, passed: PassedOver, sends: Iterable[Send]) -> Iterator[KnownRecord]:
-        """The records at offsets that somebody passed over."""
+    def known_in(
+        self, holds: Callable[[int], bool], sends: Iterable[Send]
+    ) -> Iterator[KnownRecord]:
+        """The records at those offsets."""
         for value, sighting in self._sightings():
-            if passed.holds(sighting.offset):
+            if holds(sighting.offset):
                 shown_by = sighting_reference(value, sighting)
                 yield KnownRecord(sighting.offset, sighting.leader_epoch, shown_by)
         for send in sends:
-            is_placed = send.outcome is Outcome.OK and send.offset != NO_OFFSET
-            if is_placed and passed.holds(send.offset):
+            if _is_placed(send) and holds(send.offset):
                 yield KnownRecord(send.offset, send.leader_epoch, send_reference(send))
 
     def _sightings(self) -> Iterator[tuple[int, Sighting]]:
@@ -94,7 +97,7 @@ class RecordOrder:
             for sighting in sightings + self._other_places.get(value, [])
         ]
         send = sends.get(value)
-        if send is not None and send.outcome is Outcome.OK and send.offset != NO_OFFSET:
+        if send is not None and _is_placed(send):
             places.append((send.leader_epoch, send.offset, send_reference(send)))
         return places
 
@@ -105,10 +108,8 @@ class RecordOrder:
         }
         self._findings.add(
             Anomaly.INCONSISTENT_OFFSETS,
-            lambda: (
-                f"offset {offset} holds values {', '.join(map(str, values))}",
-                [reference for places in shown.values() for _, _, reference in places],
-            ),
+            f"offset {offset} holds values {', '.join(map(str, values))}",
+            [reference for places in shown.values() for _, _, reference in places],
             self._excuse(list(shown.values())),
         )
 
@@ -118,10 +119,8 @@ class RecordOrder:
             by_offset.setdefault(place[1], []).append(place)
         self._findings.add(
             Anomaly.DUPLICATE,
-            lambda: (
-                f"value {value} at offsets {', '.join(map(str, sorted(by_offset)))}",
-                [reference for places in by_offset.values() for _, _, reference in places],
-            ),
+            f"value {value} at offsets {', '.join(map(str, sorted(by_offset)))}",
+            [reference for places in by_offset.values() for _, _, reference in places],
             self._excuse(list(by_offset.values())),
         )
 
@@ -151,17 +150,17 @@ class RecordOrder:
     def _aborted(self, send: Send, sighting: Sighting) -> None:
         self._findings.add(
             Anomaly.ABORTED_READ,
-            lambda: (
-                f"value {send.value} of a failed send at offset {sighting.offset}",
-                (send_reference(send), sighting_reference(send.value, sighting)),
-            ),
+            f"value {send.value} of a failed send at offset {sighting.offset}",
+            (send_reference(send), sighting_reference(send.value, sighting)),
         )
 
     def _phantom(self, what: str, value: int, sighting: Sighting) -> None:
         self._findings.add(
             Anomaly.PHANTOM_READ,
-            lambda: (
-                f"{what} at offset {sighting.offset} was not sent to this partition",
-                (sighting_reference(value, sighting),),
-            ),
+            f"{what} at offset {sighting.offset} was not sent to this partition",
+            (sighting_reference(value, sighting),),
         )
+
+
+def _is_placed(send: Send) -> bool:
+    return send.outcome is Outcome.OK and send.offset != NO_OFFSET

@@ -24,10 +24,8 @@ class ReplicaDigests:
             if len(by_digest) > 1:
                 findings.add(
                     Anomaly.REPLICA_DIVERGENCE,
-                    lambda start=start, end=end, by_digest=by_digest: (  # type: ignore[misc]
-                        f"{len(by_digest)} different contents of offsets {start} to {end - 1}",
-                        [_reference(*one) for same in by_digest.values() for one in same],
-                    ),
+                    f"{len(by_digest)} different contents of offsets {start} to {end - 1}",
+                    [_reference(*one) for same in by_digest.values() for one in same],
                 )
 
 

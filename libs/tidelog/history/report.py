@@ -10,9 +10,10 @@ from itertools import groupby
 from typing import NamedTuple
 
 from tidelog.history.anomalies import Findings
+from tidelog.history.evidence import Sighting
 from tidelog.history.operations import Nemesis, Outcome, Send
 from tidelog.history.write_gaps import Gap, longest_gap, longest_gap_around
-from tidelog.model import TopicPartition
+from tidelog.model import NO_OFFSET, TopicPartition
 
 # Nemesis events that a report keeps with their lines.
 MAX_NEMESIS_EVENTS = 10_000
@@ -41,19 +42,26 @@ class EventGaps(NamedTuple):
     worst_partition: TopicPartition | None
 
 
+class WriteTiming(NamedTuple):
+    longest: Gap
+    around_events: list[EventGaps]
+
+
 @dataclass(slots=True)
 class Report:
     """`success_times_ms`: when sends succeeded, in order, each millisecond once; so that
     it grows with how long a history lasts and not with its operations. `undrained`:
     partitions with acknowledged sends and no final reads, where "unseen" is not judged.
     `only_in_final_reads`: records that no other poll gave. `unplaced_sends`: sends to
-    nobody knows which partition, and read in none."""
+    nobody knows which partition, and read in none. `without_offset`: sends that were acknowledged
+    without one, where it is not judged whether they lie where they were said to."""
 
     findings: Findings = field(default_factory=Findings)
     operations: int = 0
     partitions: int = 0
     sends: Counter[Outcome] = field(default_factory=Counter)
     unplaced_sends: int = 0
+    without_offset: int = 0
     polls: int = 0
     polled_records: int = 0
     undrained: list[TopicPartition] = field(default_factory=list)
@@ -76,6 +84,7 @@ class Report:
 
     def note_send(self, send: Send) -> None:
         self.sends[send.outcome] += 1
+        self.without_offset += send.outcome is Outcome.OK and send.offset == NO_OFFSET
         self._note_sending(send.invoked_ms, send.ended_ms)
 
     def _note_sending(self, first_ms: int | None, last_ms: int | None) -> None:
@@ -84,25 +93,44 @@ class Report:
         if last_ms is not None and (self.last_send_ms is None or last_ms > self.last_send_ms):
             self.last_send_ms = last_ms
 
+    def note_sighting(self, send: Send, first: Sighting) -> None:
+        """Of a send that is ok, and where it was polled first."""
+        if first.poll.final:
+            self.only_in_final_reads += 1
+            return
+        waited_ms = max(0, first.poll.time_ms - send.ended_ms)
+        if self.slowest is None or waited_ms >= self.slowest.waited_ms:
+            lines = (send.ended_line, first.poll.line)
+            self._note_visibility(
+                Visibility(waited_ms, send.topic, send.partition, send.value, first.offset, *lines)
+            )
+
+    def _note_visibility(self, seen: Visibility) -> None:
+        if self.slowest is None or _slowness(seen) < _slowness(self.slowest):
+            self.slowest = seen
+
     def merge(self, other: Report) -> None:
-        """`other` is of other partitions."""
+        """`other` is of other partitions, or of other operations of them; in that case who merges
+        sees to it that a partition is counted once, and `success_times_ms` are of one of them."""
         self.findings.merge(other.findings)
         self.operations += other.operations
         self.partitions += other.partitions
         self.sends.update(other.sends)
         self.unplaced_sends += other.unplaced_sends
+        self.without_offset += other.without_offset
         self.polls += other.polls
         self.polled_records += other.polled_records
         self.undrained = sorted(self.undrained + other.undrained)
         self.only_in_final_reads += other.only_in_final_reads
-        if other.slowest is not None and (
-            self.slowest is None or other.slowest.waited_ms > self.slowest.waited_ms
-        ):
-            self.slowest = other.slowest
+        if other.slowest is not None:
+            self._note_visibility(other.slowest)
         self._note_sending(other.first_send_ms, other.last_send_ms)
         self.success_times_ms |= other.success_times_ms
         self.nemesis = sorted(self.nemesis + other.nemesis)[:MAX_NEMESIS_EVENTS]
         self.nemesis_count += other.nemesis_count
+
+    def write_timing(self) -> WriteTiming:
+        return WriteTiming(self.longest_write_gap(), self.gaps_around_events())
 
     def longest_write_gap(self) -> Gap:
         return longest_gap(self._all_success_times())
@@ -126,3 +154,8 @@ class Report:
         edges = [time for time in (self.first_send_ms, self.last_send_ms) if time is not None]
         times: Iterable[int] = merge_sorted(edges, *self.success_times_ms.values())
         return [time for time, _ in groupby(times)]
+
+
+def _slowness(seen: Visibility) -> tuple[int, str, int, int]:
+    """The slowest first; of those that waited as long, the first."""
+    return -seen.waited_ms, seen.topic, seen.partition, seen.acknowledged_line

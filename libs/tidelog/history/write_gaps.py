@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -40,3 +40,38 @@ def longest_gap_around(times_ms: Sequence[int], event_ms: int, next_ms: int | No
     else:
         beyond = max(first + 1, bisect_right(times_ms, next_ms) + 1)
     return longest_gap(times_ms[first - 1 : beyond])
+
+
+class Window(NamedTuple):
+    """From an event to the next, of which there may be none."""
+
+    event_ms: int
+    next_ms: int | None
+
+
+def longest_gaps(times_ms: Iterable[int], windows: Sequence[Window] = ()) -> tuple[Gap, list[Gap]]:
+    """The same as `longest_gap`, and for each window `longest_gap_around`, of times that come in
+    order, each once, and are not kept."""
+    longest, around = NO_GAP, [NO_GAP] * len(windows)
+    to_come = sorted(range(len(windows)), key=lambda index: windows[index].event_ms, reverse=True)
+    # Windows that have begun, and have not ended.
+    current: list[int] = []
+    for begin_ms, end_ms in pairwise(times_ms):
+        gap = Gap(begin_ms, end_ms)
+        longest = _longer(longest, gap)
+        begun = []
+        while to_come and windows[to_come[-1]].event_ms < end_ms:
+            begun.append(to_come.pop())
+        # Whatever the next event is, the first gap after an event is around it.
+        current = [index for index in current if _reaches(windows[index], begin_ms)] + begun
+        for index in current:
+            around[index] = _longer(around[index], gap)
+    return longest, around
+
+
+def _reaches(window: Window, begin_ms: int) -> bool:
+    return window.next_ms is None or begin_ms <= window.next_ms
+
+
+def _longer(one: Gap, other: Gap) -> Gap:
+    return other if other.length_ms > one.length_ms else one

@@ -102,6 +102,7 @@ def _polled_as(history: History, partition: int, value: int, other: int) -> Hist
 
 
 def _ends(history: History) -> dict[int, int]:
+    """Of partitions that a poll has given a record of: another defect may have hidden all."""
     ends: dict[int, int] = {}
     for one in history:
         if isinstance(one, PollEnded) and one.offsets:
@@ -111,13 +112,13 @@ def _ends(history: History) -> dict[int, int]:
 
 def lose_a_record(history: History) -> Iterator[History]:
     for _, send in _acknowledged(history):
-        if send.offset < _ends(history)[send.partition]:
+        if send.offset < _ends(history).get(send.partition, 0):
             yield _never_polled(history, send.partition, send.offset)
 
 
 def hide_the_last_record(history: History) -> Iterator[History]:
     for _, send in _acknowledged(history):
-        if send.offset == _ends(history)[send.partition]:
+        if send.offset == _ends(history).get(send.partition):
             yield _never_polled(history, send.partition, send.offset)
 
 

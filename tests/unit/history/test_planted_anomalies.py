@@ -13,7 +13,7 @@ from tidelog.history import (
     Outcome,
     PollInvoked,
 )
-from tidelog.model import NO_EPOCH
+from tidelog.model import NO_EPOCH, NO_OFFSET
 from unit.history.recording import TOPIC, Recording
 
 
@@ -35,7 +35,15 @@ def test_a_sound_history_shows_nothing(history: Recording) -> None:
     history.drained([(0, 100), (1, 101), (2, 102), (3, 103)])
     report = history.report()
     assert (report.anomaly_count, report.excused_count, report.undrained) == (0, 0, [])
-    assert (report.polled_records, report.sends[Outcome.OK]) == (8, 4)
+    assert (report.polled_records, report.sends[Outcome.OK], report.without_offset) == (8, 4, 0)
+
+
+def test_acknowledgements_without_an_offset_are_counted(history: Recording) -> None:
+    history.sent(1, NO_OFFSET)
+    history.sent(2, 0)
+    history.invoke(3)
+    history.end(3, Outcome.INFO)
+    assert history.report().without_offset == 1
 
 
 def test_two_polled_values_at_one_offset_are_inconsistent(history: Recording) -> None:

@@ -55,14 +55,14 @@ RICH: list[Step] = [
 LAST: list[Step] = [("send", 0, 0)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(STEPS)
 def test_a_log_that_keeps_its_promises_shows_nothing(steps: list[Step]) -> None:
     assert found_in(LogModel().run(steps).operations) == {}
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.plant.__name__)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(before=STEPS, after=STEPS, choice=st.integers(0, 1 << 20))
 def test_one_defect_shows_as_its_anomaly(
     defect: Defect, before: list[Step], after: list[Step], choice: int
@@ -74,7 +74,7 @@ def test_one_defect_shows_as_its_anomaly(
     assert found <= {defect.anomaly, *defect.companions}
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(STEPS, st.sampled_from(DEFECTS), st.integers(0, 1 << 20))
 def test_partitions_may_be_checked_apart(steps: list[Step], defect: Defect, choice: int) -> None:
     planted = list(defect.plant(LogModel().run([*steps, *RICH]).operations))
@@ -111,7 +111,7 @@ def test_every_anomaly_has_its_defect() -> None:
     assert {defect.anomaly for defect in DEFECTS} == set(Anomaly)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(STEPS)
 def test_operations_are_read_as_they_were_written(steps: list[Step]) -> None:
     for operation in LogModel().run(steps).operations:

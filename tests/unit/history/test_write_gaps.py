@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tidelog.history import NO_PARTITION, Outcome, Report
-from tidelog.history.write_gaps import NO_GAP, Gap, longest_gap, longest_gap_around
+from tidelog.history.write_gaps import (
+    NO_GAP,
+    Gap,
+    Window,
+    longest_gap,
+    longest_gap_around,
+    longest_gaps,
+)
 from unit.history.recording import STEP_MS, Recording
 
 TIMES = [0, 10, 40, 50, 100, 105]
@@ -32,6 +41,19 @@ def test_gaps_around_an_event_end_where_the_next_begins(
     event: int, following: int | None, gap: Gap
 ) -> None:
     assert longest_gap_around(TIMES, event, following) == gap
+
+
+MOMENTS = st.integers(0, 50)
+WINDOWS = st.lists(st.builds(Window, MOMENTS, st.none() | MOMENTS), max_size=6)
+
+
+@given(st.sets(MOMENTS, max_size=20).map(sorted), WINDOWS)
+def test_gaps_of_times_that_are_not_kept_are_the_same(
+    times: list[int], windows: list[Window]
+) -> None:
+    longest, around = longest_gaps(iter(times), windows)
+    assert longest == longest_gap(times)
+    assert around == [longest_gap_around(times, *window) for window in windows]
 
 
 def recorded() -> Report:

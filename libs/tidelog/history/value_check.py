@@ -1,0 +1,96 @@
+"""What is judged by value: whether a send was read, once, and nothing else was.
+
+It needs nothing of any other value, so that a large history can be split by value and checked
+anywhere. Both halves of a send are joined here, which a check by partition takes as done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tidelog.history.anomalies import PartitionFindings
+from tidelog.history.evidence import PollSource
+from tidelog.history.loss_marks import LossMarks
+from tidelog.history.operations import NO_PARTITION, Outcome, Send, SendEnded, SendInvoked
+from tidelog.history.record_order import RecordOrder
+from tidelog.history.report import Report
+from tidelog.history.send_pairing import SendPairing
+from tidelog.model import TopicPartition
+
+
+class JudgedSend(NamedTuple):
+    send: Send
+    is_polled: bool
+
+
+class _Partition:
+    def __init__(self, name: TopicPartition, marks: LossMarks) -> None:
+        self.found = PartitionFindings(*name)
+        self.order = RecordOrder(self.found, marks)
+        self.sends: dict[int, Send] = {}
+
+
+class ValueCheck:
+    """Takes all operations of some values, those of each in the order of lines; then `finish`,
+    once. `marks`: all of a partition, wherever they lie in the history."""
+
+    def __init__(self, marks: Callable[[TopicPartition], LossMarks]) -> None:
+        self._marks = marks
+        self._pairing = SendPairing()
+        self._partitions: dict[TopicPartition, _Partition] = {}
+        self._sends: list[Send] = []
+
+    def invoked(self, line: int, send: SendInvoked) -> None:
+        """Raises `HistoryError`; so does `ended`."""
+        self._pairing.invoked(line, send)
+
+    def ended(self, line: int, end: SendEnded) -> None:
+        self._sends.append(self._pairing.ended(line, end))
+
+    def polled(
+        self, name: TopicPartition, record: tuple[int, int, int], source: PollSource
+    ) -> None:
+        """`record`: offset, value and leader epoch."""
+        self._partition(name).order.add_records((record,), source)
+
+    def finish(self) -> tuple[list[JudgedSend], Report]:
+        """The report is of what is judged here; it counts no partitions."""
+        report = Report()
+        sends = [self._placed(send) for send in [*self._sends, *self._pairing.never_ended()]]
+        judged = [self._note(send, report) for send in sends]
+        for name in sorted(self._partitions):
+            partition = self._partitions[name]
+            partition.order.judge_values(partition.sends)
+            report.findings.merge(partition.found.findings)
+        return judged, report
+
+    def _partition(self, name: TopicPartition) -> _Partition:
+        partition = self._partitions.get(name)
+        if partition is None:
+            partition = self._partitions[name] = _Partition(name, self._marks(name))
+        return partition
+
+    def _placed(self, send: Send) -> Send:
+        """Where nobody knows its partition, in the lowest of its topic that it was read in."""
+        if send.partition != NO_PARTITION:
+            return send
+        for name in sorted(self._partitions):
+            if name.topic == send.topic and send.value in self._partitions[name].order.first:
+                return send._replace(partition=name.partition)
+        return send
+
+    def _note(self, send: Send, report: Report) -> JudgedSend:
+        report.note_send(send)
+        if send.partition == NO_PARTITION:
+            report.unplaced_sends += 1
+            return JudgedSend(send, is_polled=False)
+        name = TopicPartition(send.topic, send.partition)
+        partition = self._partitions.get(name)
+        if partition is None:
+            return JudgedSend(send, is_polled=False)
+        partition.sends[send.value] = send
+        first = partition.order.first.get(send.value)
+        if first is not None and send.outcome is Outcome.OK:
+            report.note_sighting(send, first)
+        return JudgedSend(send, is_polled=first is not None)
