@@ -2,7 +2,8 @@
 
 The tests are its own. Those of tests/integration start, configure and break processes and files of
 this machine; of what they show, this suite repeats on containers the README's tour, failover of a
-leader and of a controller, the command line, data that outlive a process, and orderly stops.
+leader and of a controller, the command line, data that outlive a process, and orderly stops. That
+the engine starts again what has died it shows alone.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ can be composed.
 What a registry gives is taken from there. Where none can be reached, `TIDELOG_STANDIN_IMAGES`
 may name a program that makes stand-ins under the same tags, and starts the engine where it
 is missing: `PROGRAM python=TAG etcd=TAG prometheus=TAG`. `python -m compose.engine` does no more
-than that.
+than that; its status is CANNOT_BE_HAD where this machine lacks them and no program is named.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,6 +25,8 @@ STANDIN_VARIABLE = "TIDELOG_STANDIN_IMAGES"
 OPEN_FILES = 65_536
 PULL_TIMEOUT_S = 180
 STANDIN_TIMEOUT_S = 1_800
+# Neither 1, with which Python ends by any exception, nor what `timeout` and shells have.
+CANNOT_BE_HAD = 3
 
 _MISSING = (
     "the suite needs a Docker engine and docker-compose, and reaches none: install and start them "
@@ -33,6 +36,10 @@ _MISSING = (
 
 class EngineError(Exception):
     """What is missing, and what to do."""
+
+
+class CannotBeHadError(EngineError):
+    """This machine lacks it, and no program is named that would bring it."""
 
 
 def run(
@@ -82,14 +89,14 @@ def prepare() -> list[str]:
     if not _answers():
         _make_stand_ins({})
     if not _answers():
-        raise EngineError(_MISSING)
+        raise _lack(_MISSING)
     missing = {kind: tag for kind, tag in base_images().items() if not _is_here(tag)}
-    unreachable = {kind: tag for kind, tag in missing.items() if not _pull(tag)}
+    unreachable = _unreachable(missing)
     if unreachable:
         _make_stand_ins(unreachable)
     absent = [tag for tag in unreachable.values() if not _is_here(tag)]
     if absent:
-        raise EngineError(f"no registry gives {', '.join(absent)}, and nothing made stand-ins")
+        raise _lack(f"no registry gives {', '.join(absent)}, and nothing made stand-ins")
     return compose_command()
 
 
@@ -107,7 +114,12 @@ def compose_command() -> list[str]:
         return ["docker", "compose"]
     if shutil.which("docker-compose"):
         return ["docker-compose"]
-    raise EngineError(_MISSING)
+    raise _lack(_MISSING)
+
+
+def _lack(message: str) -> EngineError:
+    """A program that was named, and did not bring it, has failed."""
+    return EngineError(message) if _standin_program() else CannotBeHadError(message)
 
 
 def _answers() -> bool:
@@ -120,6 +132,14 @@ def _is_here(tag: str) -> bool:
     return run(["docker", "image", "inspect", tag], timeout_s=60, check=False).returncode == 0
 
 
+def _unreachable(images: dict[str, str]) -> dict[str, str]:
+    """Those that cannot be pulled. All at once: a registry that does not answer costs the time
+    of one."""
+    with ThreadPoolExecutor() as pool:
+        pulled = list(pool.map(_pull, images.values()))
+    return {kind: images[kind] for kind, done in zip(images, pulled, strict=True) if not done}
+
+
 def _pull(tag: str) -> bool:
     try:
         pulled = run(["docker", "pull", "--quiet", tag], timeout_s=PULL_TIMEOUT_S, check=False)
@@ -128,8 +148,12 @@ def _pull(tag: str) -> bool:
     return pulled.returncode == 0
 
 
+def _standin_program() -> str:
+    return os.environ.get(STANDIN_VARIABLE, "")
+
+
 def _make_stand_ins(tags: dict[str, str]) -> None:
-    program = os.environ.get(STANDIN_VARIABLE)
+    program = _standin_program()
     if not program:
         return
     run([program, *(f"{kind}={tag}" for kind, tag in tags.items())], timeout_s=STANDIN_TIMEOUT_S)
@@ -138,5 +162,8 @@ def _make_stand_ins(tags: dict[str, str]) -> None:
 if __name__ == "__main__":
     try:
         prepare()
+    except CannotBeHadError as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        sys.exit(CANNOT_BE_HAD)
     except EngineError as error:
         sys.exit(str(error))

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +19,8 @@ RECORDS = 500
 # Detection, election and the gateway's next look, on a machine that has other things to do.
 FAILOVER_TIMEOUT_S = 60.0
 WHOLE_TIMEOUT_S = 120.0
+# Less than a second in itself; its health is looked at every ten.
+RESTARTED_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +151,38 @@ def test_the_other_controller_reigns_when_one_is_killed(stack: Stack, topic: str
     stack.start(name)
     stack.wait_healthy([name], WHOLE_TIMEOUT_S)
     stack.wait_whole(topic, WHOLE_TIMEOUT_S)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="its process is another user's")
+def test_a_broker_whose_process_ends_by_itself_is_started_again_by_the_engine(
+    stack: Stack, topic: str
+) -> None:
+    """Its process is killed by the machine, for `docker kill` is a stop that somebody wanted."""
+    name, broker_id = BROKERS[1], 2
+    before, epoch = stack.inspect(name), broker_epoch(stack, broker_id)
+    kill_main_process(before)
+
+    def is_back() -> bool:
+        now = stack.inspect(name)
+        again = now["RestartCount"] == before["RestartCount"] + 1
+        return again and stack.health(name) == "healthy" and broker_epoch(stack, broker_id) > epoch
+
+    until(is_back, f"{name} runs, answers its health check and is registered anew", RESTARTED_S)
+    stack.wait_whole(topic, WHOLE_TIMEOUT_S)
+
+
+def kill_main_process(container: dict[str, Any]) -> None:
+    pid = container["State"]["Pid"]
+    runs = Path(f"/proc/{pid}/cmdline").read_bytes()
+    # Where the engine has a machine of its own, the id is another process's here.
+    assert b"tidelog_broker" in runs, f"{pid} is no broker: {runs!r}"
+    os.kill(pid, signal.SIGKILL)
+
+
+def broker_epoch(stack: Stack, broker_id: int) -> int:
+    """0: it is not registered."""
+    brokers = stack.get("/v1/cluster")["brokers"]
+    return next((b["broker_epoch"] for b in brokers if b["broker_id"] == broker_id), 0)
 
 
 def test_data_outlives_containers(stack: Stack, topic: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import random
+import shutil
 import sys
 import tempfile
 import time
@@ -24,13 +25,16 @@ from faults.container_cluster import Containers
 from faults.local_cluster import ABILITIES, LocalProcesses
 from faults.plan import Plan, make_plan
 from faults.report.write import write_report
+from faults.result import FULL_MINUTES, FULL_RUNS, Result
 from faults.run import FinishedRun, RunFailedError, run
 from faults.small_disks import why_no_small_disks
-from faults.verdict import FULL_MINUTES, FULL_RUNS, Result, judge_runs
+from faults.verdict import judge_runs
 from tidelog.rpc.status import UnreachableError
 from tidelog_runtime.local.errors import ClusterError
 
 OUT = Path("out/faults.json")
+# What proves less does not take the place of a full proof.
+PARTIAL_OUT = Path("out/faults.partial.json")
 # Records a second: three runs of five minutes acknowledge two million.
 RATE = 2_800
 LOCAL_RATE = 1_200
@@ -47,10 +51,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="tidelog-faults-") as scratch:
         directory = options.directory or Path(scratch)
         try:
-            return asyncio.run(_faults(options, seed, directory))
+            status = asyncio.run(_faults(options, seed, directory))
         except (RunFailedError, ClusterFailedError, ClusterError, ValueError) as error:
             _say(f"FAILED: {error}")
-            return 1
+            status = 1
+        kept = options.out.parent / "faults-failed"
+        if not status:
+            shutil.rmtree(kept, ignore_errors=True)
+        elif options.directory is None:
+            _keep_runs(directory, kept)
+        return status
+
+
+def _keep_runs(directory: Path, kept: Path) -> None:
+    """Histories and logs, instead of what an earlier failure has left: a seed does not bring a
+    failure back."""
+    shutil.rmtree(kept, ignore_errors=True)
+    kept.mkdir(parents=True)
+    for one in sorted(directory.glob("run-*")):
+        shutil.move(one, kept / one.name)
+    _say(f"histories and logs: {kept}")
 
 
 async def _faults(options: argparse.Namespace, seed: int, directory: Path) -> int:
@@ -85,14 +105,20 @@ async def _prove(
     finished = await _runs(plan, directory, options, clusters)
     result.runs = judge_runs([one.seen for one in finished])
     problems = result.problems(
-        is_full=_is_full(options), needs_all=not options.local, bounds_gaps=not options.no_bounds
+        is_full=_is_full(options),
+        needs_all=not options.local,
+        bounds_gaps=not options.no_bounds,
+        only=options.only,
     )
     page = await asyncio.to_thread(write_report, options.out, result, finished, problems, seed)
     for problem in problems:
         _say(f"PROBLEM: {problem}")
     verdict = "failed" if problems else "all is well"
+    if options.no_bounds:
+        verdict += ", but gaps were not judged"
     _say(
-        f"{verdict}: {result.acknowledged:,} records acknowledged, "
+        f"{verdict}: {result.acknowledged:,} records acknowledged, {result.failed:,} failed, "
+        f"{result.unknown:,} of unknown outcome, "
         f"{len(result.injected_kinds)} kinds of faults, {len(result.left_out)} left out; "
         f"{options.out}, {page}"
     )
@@ -153,6 +179,11 @@ def _is_full(options: argparse.Namespace) -> bool:
     return options.runs >= FULL_RUNS and options.minutes >= FULL_MINUTES and not options.only
 
 
+def _out(options: argparse.Namespace) -> Path:
+    is_proof = _is_full(options) and not options.local and not options.no_bounds
+    return OUT if is_proof else PARTIAL_OUT
+
+
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m faults", description=__doc__)
     parser.add_argument(
@@ -163,7 +194,9 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="of the plan; a new one by default")
     parser.add_argument("--only", default="", metavar="NAME", help="one kind, story, or mixed")
     parser.add_argument("--rate", type=int, help="records a second")
-    parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument(
+        "--out", type=Path, help=f"instead of {OUT}, or {PARTIAL_OUT} of less than a full proof"
+    )
     parser.add_argument(
         "--directory", type=Path, help="keeps histories, logs and data there; new, or empty"
     )
@@ -183,6 +216,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         )
     if options.minutes <= 0 or options.runs < 1:
         parser.error("--minutes is more than 0, and --runs at least 1")
+    if options.out is None:
+        options.out = _out(options)
     if options.rate is None:
         options.rate = LOCAL_RATE if options.local else RATE
     return options

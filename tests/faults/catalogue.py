@@ -8,8 +8,12 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+# Of a cluster; each partition has a replica on every one of them.
+BROKERS = 3
 # A write may be late by so much without anybody's fault.
 ORDINARY_GAP_MS = 250
+# Where it is later than that without any fault, the machine says how long writes take.
+NOISY_GAP_MS = 1_000
 # Beyond the lease: until the controller has elected another, and clients have found it.
 AFTER_LEASE_MS = 1_000
 AFTER_LEASE_OF_A_CRASH_MS = 2_000
@@ -17,9 +21,6 @@ CRASH_SHOWN_MS = 1_000
 AFTER_LAG_MS = 1_000
 # The controller is told, elects, and clients find the new leader.
 AFTER_LAG_AND_REPORT_MS = 3_000
-# Within so long the controller believes so many crashes that connections show.
-REMOVALS_MEMORY_MS = 60_000
-MAX_REMOVALS = 2
 # A partition whose leader was deposed rests before the next one can be, the longer the more often
 # that happens within a minute: before the fourth one longer than steps are apart.
 DEPOSITIONS_MEMORY_MS = 60_000
@@ -49,13 +50,14 @@ class Timings(NamedTuple):
 
 
 class Circumstances(NamedTuple):
-    """`ordinary_gap_ms`: the longest without any fault. `removals_ms`, `depositions_ms`: how long
-    before this strike each earlier one that had killed one of its brokers, or had cut a leader off,
-    was over; those of the same fault among them."""
+    """`ordinary_gap_ms`: the longest without any fault. `is_fence_ignored`: the controller told
+    that it left the broker to its lease, whatever connections show, for it had been removed too
+    often of late. `depositions_ms`: how long before this strike each earlier one that had cut a
+    leader off was over; those of the same fault among them."""
 
     timings: Timings
     ordinary_gap_ms: int
-    removals_ms: tuple[int, ...] = ()
+    is_fence_ignored: bool = False
     depositions_ms: tuple[int, ...] = ()
 
 
@@ -68,25 +70,29 @@ BoundOf = Callable[[Circumstances], Bound]
 
 
 class Kind(NamedTuple):
-    """`seconds`: how long it lasts alone. `bound` is None where the gap is reported alone:
-    fewer replicas than the min ISR may be left. `victims`: what it strikes, for people."""
+    """`seconds`: how long it lasts alone; `least_s`: how long it takes to have its effect.
+    `bound` is None where the gap is reported alone: fewer replicas than the min ISR may be left.
+    `victims`: what it strikes, for people. `strikes`: how many brokers nothing else may strike
+    meanwhile; `spares`: how many more are to be struck by nothing at all, for with them, or by
+    them, it has its effect."""
 
     needs: Ability
     seconds: float
     victims: str
     bound: BoundOf | None = None
-    removes_brokers: bool = False
     deposes_leaders: bool = False
+    strikes: int = 1
+    spares: int = 0
+    least_s: float = 0.0
 
 
 def _crash(seen: Circumstances) -> Bound:
     """Of each crash for itself, also where it comes several times: the next one waits until the
     cluster is whole, so that never two of three replicas are away and the min ISR of two is what
     holds writes up."""
-    recent = sum(ago < REMOVALS_MEMORY_MS for ago in seen.removals_ms)
-    if recent >= MAX_REMOVALS:
+    if seen.is_fence_ignored:
         limit = seen.timings.lease_ms + AFTER_LEASE_OF_A_CRASH_MS
-        return Bound(limit, "lease time + 2 s, after two crashes within a minute")
+        return Bound(limit, "lease time + 2 s: the controller told of removals of late")
     return Bound(CRASH_SHOWN_MS, "1 s, where the connection's end shows a crash")
 
 
@@ -109,28 +115,36 @@ def _leader_cut(seen: Circumstances) -> Bound:
 
 def _unnoticed(seen: Circumstances) -> Bound:
     limit = max(seen.ordinary_gap_ms, ORDINARY_GAP_MS)
-    return Bound(limit, "the longest gap without any fault, or 250 ms")
+    return Bound(limit, "none, none_stirred or 250 ms, whichever is longest")
 
 
 KINDS: dict[str, Kind] = {
     # Processes.
-    "kill_leader": Kind(Ability.PROCESSES, 4, "the busiest leader", _crash, removes_brokers=True),
+    "kill_leader": Kind(Ability.PROCESSES, 4, "the busiest leader", _crash),
     "stop_leader": Kind(Ability.PROCESSES, 4, "the busiest leader", _crash),
     "pause_leader": Kind(Ability.PROCESSES, 8, "the busiest leader", _silence),
-    "pause_follower": Kind(Ability.PROCESSES, 8, "a follower of the busiest leader", _silence),
-    "kill_controller": Kind(Ability.PROCESSES, 5, "the active controller", _unnoticed),
-    "stop_controller": Kind(Ability.PROCESSES, 5, "the active controller", _unnoticed),
-    "pause_controller": Kind(Ability.PROCESSES, 6, "the active controller", _unnoticed),
-    "restart_all_brokers": Kind(Ability.PROCESSES, 1, "all brokers", removes_brokers=True),
+    "pause_follower": Kind(
+        Ability.PROCESSES, 8, "a follower of the busiest leader", _silence, spares=1
+    ),
+    # Another can win only once the lease of the first, of 3 s, is over.
+    "kill_controller": Kind(
+        Ability.PROCESSES, 5, "the active controller", _unnoticed, strikes=0, least_s=5
+    ),
+    "stop_controller": Kind(Ability.PROCESSES, 5, "the active controller", _unnoticed, strikes=0),
+    "pause_controller": Kind(Ability.PROCESSES, 6, "the active controller", _unnoticed, strikes=0),
+    "restart_all_brokers": Kind(Ability.PROCESSES, 1, "all brokers", strikes=BROKERS),
     # The network.
     "cut_off_leader": Kind(Ability.NETWORK, 8, "the busiest leader, from all", _silence),
-    "cut_follower": Kind(Ability.NETWORK, 8, "a follower, from one leader", _follower_cut),
+    "cut_follower": Kind(
+        Ability.NETWORK, 8, "a follower, from one leader", _follower_cut, strikes=2
+    ),
     "cut_leader_from_followers": Kind(
         Ability.NETWORK,
         10,
         "the busiest leader, from all followers",
         _leader_cut,
         deposes_leaders=True,
+        spares=1,
     ),
     "cut_one_way": Kind(
         Ability.NETWORK,
@@ -138,24 +152,31 @@ KINDS: dict[str, Kind] = {
         "the busiest leader, to which followers come no more",
         _leader_cut,
         deposes_leaders=True,
+        spares=1,
     ),
     "cut_leader_from_etcd": Kind(Ability.NETWORK, 8, "the busiest leader, from etcd", _silence),
     "drop_packets": Kind(Ability.NETWORK, 10, "the busiest leader, of whose packets some drop"),
-    "delay_clients": Kind(Ability.CLIENT_RELAY, 8, "all clients, 100 ms each way"),
+    "delay_clients": Kind(Ability.CLIENT_RELAY, 8, "all clients, 100 ms each way", strikes=0),
     "cut_off_clients": Kind(Ability.CLIENT_RELAY, 5, "all clients, from the busiest leader"),
     "hang_answers": Kind(Ability.CLIENT_RELAY, 4, "clients, to which a leader's answers hang"),
     "delay_services": Kind(Ability.SERVICE_RELAY, 8, "all who ask a leader, 100 ms each way"),
-    # Disks.
-    "fill_disk": Kind(Ability.FULL_DISK, 8, "the busiest leader's disk"),
+    # Disks. Below the min ISR nothing is written that a full one could refuse.
+    "fill_disk": Kind(Ability.FULL_DISK, 8, "the busiest leader's disk", spares=1),
     "flip_bit": Kind(
-        Ability.DATA, 3, "a follower's segment, while it is down", _crash, removes_brokers=True
+        Ability.DATA,
+        3,
+        "a follower's segment, while it is down",
+        _crash,
+        spares=1,
     ),
     # The metadata store.
-    "kill_etcd_member": Kind(Ability.ETCD_MEMBERS, 8, "an etcd member that follows", _unnoticed),
-    "kill_etcd_leader": Kind(Ability.ETCD_MEMBERS, 8, "the etcd leader", _unnoticed),
-    "kill_all_etcd": Kind(Ability.ETCD, 60, "all of etcd", _unnoticed),
-    # Clocks.
-    "skew_clock": Kind(Ability.CLOCK, 8, "the busiest leader's clock, by an hour"),
+    "kill_etcd_member": Kind(
+        Ability.ETCD_MEMBERS, 8, "an etcd member that follows", _unnoticed, strikes=0
+    ),
+    "kill_etcd_leader": Kind(Ability.ETCD_MEMBERS, 8, "the etcd leader", _unnoticed, strikes=0),
+    "kill_all_etcd": Kind(Ability.ETCD, 60, "all of etcd", _unnoticed, strikes=0, least_s=10),
+    # Clocks. What shows it is a record, which has to be committed.
+    "skew_clock": Kind(Ability.CLOCK, 8, "the busiest leader's clock, by an hour", spares=1),
 }
 
 

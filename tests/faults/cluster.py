@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import Protocol
 
 from faults.catalogue import Ability, Timings
+from faults.packet_rules import Packets
 from faults.relay import Counts, Manner
+
+# How often `stir` starts and ends processes, and how long they run.
+STIRS = 3
+STIR_S = 2.0
+# What a controller does until it serves, in Python.
+LOAD_A_CONTROLLER = "import tidelog_controller.__main__, time; time.sleep(60)"
 
 
 class ClusterFailedError(Exception):
@@ -21,14 +28,15 @@ class ClusterFailedError(Exception):
 class LogSince(Protocol):
     """What a service has said since it was asked for."""
 
-    async def told(self, kind: str) -> int:
-        """State changes of a kind."""
+    async def told_ms(self, kind: str, topic: str = "") -> list[int]:
+        """When it told state changes of a kind, of this topic alone or of all, by its wall
+        clock."""
 
 
 class Cut(Protocol):
     """Rules in force in the network of services."""
 
-    async def packets_lost(self) -> int: ...
+    async def packets(self) -> Packets: ...
 
     async def heal(self) -> None: ...
 
@@ -50,10 +58,14 @@ class Processes(Protocol):
     async def kill(self, service: str) -> None:
         """SIGKILL; returns once it has ended."""
 
-    async def terminate(self, service: str) -> None:
-        """SIGTERM; returns once it has ended."""
+    async def terminate(self, service: str) -> bool:
+        """SIGTERM; returns once it has ended: whether by that, and with exit status 0."""
 
     async def start_again(self, service: str) -> None: ...
+
+    async def stir(self) -> None:
+        """Starts and ends processes like these that belong to no cluster: what that does to the
+        machine, in which faults do the same, is no fault's doing."""
 
     async def pause(self, service: str) -> None: ...
 

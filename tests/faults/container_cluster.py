@@ -13,21 +13,29 @@ import random
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
 from compose.engine import EngineError, compose_command, open_files, prepare
 from faults import packet_rules
 from faults.catalogue import Ability, Timings
-from faults.cluster import ClusterFailedError, Cut, LogSince, Traffic
+from faults.cluster import (
+    LOAD_A_CONTROLLER,
+    STIR_S,
+    STIRS,
+    ClusterFailedError,
+    Cut,
+    LogSince,
+    Traffic,
+)
 from faults.commands import run_command
 from faults.compose_override import FAKETIME_DOCKERFILE, FAKETIME_TAG, clock_setting, override
 from faults.container_network import Rules, ServiceRelay
 from faults.local_cluster import state_of
 from faults.relay import Manner
 from faults.relayed_traffic import RelayedTraffic, SharedRelay
-from faults.service_logs import count_told
+from faults.service_logs import told_ms
 from faults.small_disks import SmallDisk, make_data_dir, why_no_small_disks
 from tidelog_runtime.local.ports import choose_port
 
@@ -46,6 +54,12 @@ ETCD_TIMEOUT_S = 2
 UP_TIMEOUT_S = 900.0
 TAG = "faults"
 ENDED = frozenset({"exited", "dead"})
+# What `stir` starts and ends: as many members of etcd as faults start at once, then what a
+# controller is until it serves. By name: like whom, and what it runs.
+BYSTANDERS = (
+    {f"{PROJECT}-like-{m}": (m, ("etcd", "--data-dir=/tmp/etcd")) for m in ETCD_MEMBERS},
+    {f"{PROJECT}-like-controller": (CONTROLLERS[0], ("python", "-c", LOAD_A_CONTROLLER))},
+)
 _NETWORK_PROGRAMS = ("nsenter", "iptables", "iptables-restore")
 
 
@@ -204,6 +218,8 @@ class Containers:
         self._stack.push_async_callback(self._down)
         await self._compose("up", "--detach", "--no-build", *SERVICES)
         self._ids = {service: await self._find(service) for service in SERVICES}
+        for name, (like, command) in chain.from_iterable(b.items() for b in BYSTANDERS):
+            await self._create_bystander(name, like, command)
         for name in (*BROKERS, *CONTROLLERS):
             relays = [self._own_relays] if name in CONTROLLERS else [self._own_relays, self._relays]
             for by_name in relays:
@@ -211,10 +227,24 @@ class Containers:
                 await relay.start()
                 self._stack.push_async_callback(relay.stop)
 
+    async def _create_bystander(self, name: str, like: str, command: Sequence[str]) -> None:
+        found = await self._inspect(like)
+        program, *arguments = command
+        await run_command(
+            [
+                *("docker", "create", "--name", name, "--entrypoint", program),
+                f"--cpus={found['HostConfig']['NanoCpus'] / 1e9:g}",
+                *(found["Config"]["Image"], *arguments),
+            ]
+        )
+
     async def stop(self) -> None:
         await self._stack.aclose()
 
     async def _down(self) -> None:
+        for names in BYSTANDERS:
+            with suppress(ClusterFailedError):
+                await run_command(["docker", "rm", "--force", *names])
         with suppress(ClusterFailedError):
             await self._compose("down", "--volumes", "--timeout", "5")
 
@@ -246,9 +276,11 @@ class Containers:
         await run_command(["docker", "kill", self._ids[service]])
         await self._wait_for_end(service)
 
-    async def terminate(self, service: str) -> None:
+    async def terminate(self, service: str) -> bool:
         self._asked_to_end.add(service)
         await run_command(["docker", "stop", "--time", str(STOP_TIMEOUT_S), self._ids[service]])
+        # What had to be killed after all has that signal's.
+        return bool((await self._inspect(service))["State"]["ExitCode"] == 0)
 
     async def _wait_for_end(self, service: str) -> None:
         await run_command(["docker", "wait", self._ids[service]])
@@ -260,6 +292,12 @@ class Containers:
         for relays in (self._relays, self._own_relays):
             if service in relays:
                 relays[service].aim(await self._target(service))
+
+    async def stir(self) -> None:
+        for names in BYSTANDERS * STIRS:
+            for what in ("start", "kill"):
+                await asyncio.gather(*(run_command(["docker", what, name]) for name in names))
+                await asyncio.sleep(STIR_S)
 
     async def pause(self, service: str) -> None:
         await self._signal(service, "STOP")
@@ -388,9 +426,10 @@ class _LogSince:
         self._container = container
         self._since = asyncio.get_running_loop().time()
 
-    async def told(self, kind: str) -> int:
+    async def told_ms(self, kind: str, topic: str = "") -> list[int]:
         ago_s = asyncio.get_running_loop().time() - self._since
-        return count_told(await read_log(self._container, "--since", f"{ago_s:.3f}s"), kind)
+        lines = await read_log(self._container, "--since", f"{ago_s:.3f}s")
+        return told_ms(lines, kind, topic)
 
 
 def _port(service: str) -> int:

@@ -14,6 +14,7 @@ from pathlib import Path
 from faults import packet_rules
 from faults.cluster import ClusterFailedError
 from faults.commands import run_command
+from faults.packet_rules import Packets
 from faults.relay import Counts, Manner
 
 RELAY_PORT = 17_500
@@ -43,16 +44,17 @@ class Rules:
             raise ClusterFailedError("a container that is down has no network")
         await self._restore(self._begin)
 
-    async def packets_lost(self) -> int:
+    async def packets(self) -> Packets:
         if await self._find_pid() != self._pid:
-            return 0
-        lost = 0
+            return Packets(0, 0)
+        lost = passed = 0
         for chain in packet_rules.chains(self._name):
             listing = await run_command(
                 _inside(self._pid, "iptables", "-v", "-x", "-n", "-L", chain)
             )
-            lost += packet_rules.packets(listing)
-        return lost
+            counted = packet_rules.packets(listing)
+            lost, passed = lost + counted.lost, passed + counted.passed
+        return Packets(lost, passed)
 
     async def heal(self) -> None:
         if await self._find_pid() == self._pid:

@@ -6,7 +6,8 @@ import asyncio
 
 from faults.cluster import Cluster
 from faults.connections import routed
-from faults.load import now_ms, polled
+from faults.load import now_ms
+from faults.reader import polled
 from tidelog.client import Consumer
 from tidelog.errors import TidelogError
 from tidelog.history import HistoryWriter, PollInvoked

@@ -6,49 +6,60 @@ disk to which nobody wrote. Each kind measures something that only its effect ca
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from math import inf
 from typing import NamedTuple
 
 from faults.catalogue import KINDS
+from faults.plan import Step
 from tidelog.state_changes.event import Kind
 
 # Of an hour.
 SKEW_SEEN_S = 1_800
 # Of the 100 ms that a relay adds to each way.
 DELAY_SEEN_MS = 90
+# TCP sends them again; a leader's connections slow down and some time out.
+DROP_PERCENT = 20
+# Enough for their share to say something.
+DROPPED_SEEN = 20
 
 Measures = Mapping[str, float]
 
 
 class Rule(NamedTuple):
-    """`measure` is at least `least`."""
+    """`measure` is at least `least`. `after`: once what the fault has ended is there again."""
 
     measure: str
     least: float
     shows: str
+    after: bool = False
 
 
-_ENDED = Rule("lives_ended", 1, "processes that ended and came back as others")
+_ENDED = Rule("lives_ended", 1, "processes that ended and came back as others", after=True)
 _STOPPED = Rule("seen_stopped", 1, "the kernel calls the process stopped")
 _LOST = Rule("packets_lost", 1, "packets that the rules took away, as they count them")
+_CLEAN = Rule("clean_ends", 1, "processes that ended with status 0 when asked to", after=True)
 _OTHER_ACTIVE = Rule("other_active", 1, "another controller became the active one")
 _MEMBERS = Rule("members_ended", 1, "etcd members that ended")
 
 RULES: dict[str, tuple[Rule, ...]] = {
     "kill_leader": (_ENDED,),
-    "stop_leader": (_ENDED,),
+    "stop_leader": (_ENDED, _CLEAN),
     "pause_leader": (_STOPPED,),
     "pause_follower": (_STOPPED,),
     "kill_controller": (_ENDED, _OTHER_ACTIVE),
-    "stop_controller": (_ENDED, _OTHER_ACTIVE),
+    "stop_controller": (_ENDED, _CLEAN, _OTHER_ACTIVE),
     "pause_controller": (_STOPPED,),
-    "restart_all_brokers": (Rule("lives_ended", 3, "all brokers ended and came back"),),
+    "restart_all_brokers": (Rule("lives_ended", 3, "all brokers ended and came back", after=True),),
     "cut_off_leader": (_LOST,),
     "cut_follower": (_LOST,),
     "cut_leader_from_followers": (_LOST,),
     "cut_one_way": (_LOST,),
     "cut_leader_from_etcd": (_LOST,),
-    "drop_packets": (_LOST,),
+    "drop_packets": (
+        Rule("packets_lost", DROPPED_SEEN, "packets that the rules took away, as they count them"),
+        Rule("percent_lost", DROP_PERCENT / 2, "of all that came to them"),
+    ),
     "delay_clients": (
         Rule("bytes_delayed", 1, "bytes that went through the relays late"),
         Rule("least_delay_ms", DELAY_SEEN_MS, "the least that any of them was late"),
@@ -61,52 +72,70 @@ RULES: dict[str, tuple[Rule, ...]] = {
     ),
     "fill_disk": (Rule("refusals_told", 1, "the broker told that its disk takes no more"),),
     "flip_bit": (
-        Rule("lives_ended", 1, "the broker was down meanwhile"),
-        Rule("damage_told", 1, "the broker found the damage by its checksum"),
+        Rule("lives_ended", 1, "the broker was down meanwhile", after=True),
+        Rule("damage_told", 1, "the broker found the damage by its checksum", after=True),
     ),
     "kill_etcd_member": (_MEMBERS,),
     "kill_etcd_leader": (_MEMBERS, Rule("other_etcd_leader", 1, "another member leads")),
-    "kill_all_etcd": (_MEMBERS, Rule("store_lost_told", 1, "services told that it is away")),
+    "kill_all_etcd": (
+        Rule("all_ended", 1, "no member of etcd went on"),
+        Rule("store_lost_told", 1, "services told that it is away"),
+    ),
     "skew_clock": (Rule("skew_s", SKEW_SEEN_S, "how far the leader's stamps are off"),),
 }
 assert RULES.keys() == KINDS.keys(), "every kind has its effect"
 
 
 class StoryRule(NamedTuple):
-    """Brokers tell `told` while the story lasts, at least `least` times."""
+    """Brokers tell `told` after each fault of the kind `after`, before the next of that kind."""
 
     told: Kind
-    least: int
+    after: str
     shows: str
 
 
 # Of stories that are to bring about more than their faults do one by one.
 STORY_RULES: dict[str, StoryRule] = {
-    "truncation": StoryRule(Kind.TRUNCATION, 1, "a replica cut off what its new leader has not"),
+    "truncation": StoryRule(
+        Kind.TRUNCATION,
+        "cut_leader_from_followers",
+        "a replica cut off what its new leader has not",
+    ),
 }
 
 
-def lacking_of_story(name: str, told: int) -> list[str]:
-    """`told`: how often brokers told what this step is to bring about."""
-    rule = STORY_RULES.get(name)
-    if rule is None or told >= rule.least:
+def lacking_of_story(step: Step, told: int) -> list[str]:
+    """`told`: after how many of its faults brokers told what the story is to bring about."""
+    rule = STORY_RULES.get(step.name)
+    if rule is None:
+        return []
+    least = sum(fault.times for fault in step.faults if fault.kind == rule.after)
+    if told >= least:
         return []
     return [
-        f"{rule.told.value} was told {told} times, at least {rule.least} shows an effect "
-        f"({rule.shows})"
+        f"{rule.told.value} was told after {told} of {least} times of {rule.after} ({rule.shows})"
     ]
 
 
-def lacking(kind: str, measures: Measures, times: int = 1) -> list[str]:
-    """What was not seen of a fault that came `times` times; empty: it had its effect."""
+def told_after(begins_ms: Sequence[int], told_ms: Sequence[int]) -> int:
+    """How many of these beginnings are followed by something told, before the next of them."""
+    ends = [*begins_ms[1:], inf]
+    return sum(
+        any(begin <= at < end for at in told_ms)
+        for begin, end in zip(begins_ms, ends, strict=False)
+    )
+
+
+def lacking(kind: str, measures: Measures) -> list[str]:
+    """What was not seen of a fault; empty: it had its effect."""
     return [
-        f"{rule.measure} is {measures.get(rule.measure, 0):g}, at least "
-        f"{_least(rule, times):g} shows an effect ({rule.shows})"
+        f"{rule.measure} is {measures.get(rule.measure, 0):g}, at least {rule.least:g} shows an "
+        f"effect ({rule.shows})"
         for rule in RULES[kind]
-        if measures.get(rule.measure, 0) < _least(rule, times)
+        if measures.get(rule.measure, 0) < rule.least
     ]
 
 
-def _least(rule: Rule, times: int) -> float:
-    """Each of several ends a life."""
-    return rule.least * times if rule.measure == "lives_ended" else rule.least
+def is_yet_to_show(kind: str, measures: Measures) -> bool:
+    """Whether its effect, or a part of it, is to show before it is healed, and has not yet."""
+    return any(measures.get(rule.measure, 0) < rule.least for rule in RULES[kind] if not rule.after)

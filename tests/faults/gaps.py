@@ -31,25 +31,26 @@ class PartitionGap(NamedTuple):
 NOWHERE = PartitionGap(NO_GAP, None)
 
 
-def gap_in(times_ms: Sequence[int], window: Window, load_end_ms: int) -> Gap:
+def gap_in(times_ms: Sequence[int], window: Window, until_ms: int) -> Gap:
     """The longest between two successes that touches the window. Before the first success
-    nothing is known; after the last it lasts until the load ended, for writing was tried."""
+    nothing is known; after the last it lasts, for writing was tried. What lasts beyond `until_ms`,
+    the load's end or that of what is asked about, is cut off there."""
     first = bisect_right(times_ms, window.begin_ms) - 1
     last = bisect_left(times_ms, window.end_ms)
     longest = NO_GAP
     for index in range(max(first, 0), min(last, len(times_ms))):
         begin = times_ms[index]
-        end = times_ms[index + 1] if index + 1 < len(times_ms) else load_end_ms
+        end = min(times_ms[index + 1], until_ms) if index + 1 < len(times_ms) else until_ms
         if end - begin > longest.length_ms:
             longest = Gap(begin, end)
     return longest
 
 
-def worst_in(successes: Successes, window: Window, load_end_ms: int) -> PartitionGap:
+def worst_in(successes: Successes, window: Window, until_ms: int) -> PartitionGap:
     """Of all partitions: a fault that stops one of them stops its users."""
     worst = NOWHERE
     for partition, times in sorted(successes.items()):
-        gap = gap_in(times, window, load_end_ms)
+        gap = gap_in(times, window, until_ms)
         if gap.length_ms > worst.gap.length_ms:
             worst = PartitionGap(gap, partition)
     return worst

@@ -3,7 +3,8 @@
     python -m faults.load SETTINGS
 
 `SETTINGS` is a JSON file (`LoadSettings`). Writes and reads until its standard input ends, then
-waits for what is on its way, writes its series and ends.
+waits for what is on its way and for its consumers to have read what was acknowledged, writes its
+series and how far those came, and ends.
 """
 
 from __future__ import annotations
@@ -18,20 +19,21 @@ from pathlib import Path
 
 from faults.acknowledgers import Acknowledgers
 from faults.connections import NotingConnections
+from faults.observed import CATCH_UP_S, ReaderSeen
+from faults.reader import Reader
 from faults.series import Series
-from faults.values import payload, value_of, values_of_client
-from tidelog.client import Consumer, FetchedBatch, Producer
+from faults.values import payload, values_of_client
+from tidelog.client import Consumer, Producer
 from tidelog.client.delivery import BatchDelivery
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import TidelogError
 from tidelog.history import (
     HistoryWriter,
     Operation,
     Outcome,
-    PollEnded,
-    SendEnded,
     SendInvoked,
+    sends_ended,
 )
-from tidelog.model import TopicPartition
+from tidelog.model import NO_OFFSET, TopicPartition
 
 # How often each producer writes to each partition.
 TICK_S = 0.08
@@ -40,7 +42,6 @@ MAX_UNANSWERED = 100
 # A record that is not settled by then is of unknown outcome; longer than any fault lasts.
 DELIVERY_TIMEOUT_MS = 90_000
 REQUEST_TIMEOUT_MS = 4_000
-POLL_TIMEOUT_MS = 500
 RETRY_PAUSE_S = 0.2
 READY = "writing"
 
@@ -53,6 +54,7 @@ class LoadSettings:
 
     history: str
     series: str
+    readers: str
     bootstrap: Sequence[str]
     routes: dict[str, str]
     topic: str
@@ -77,6 +79,11 @@ def now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
+def wall_ahead_ms() -> int:
+    """Of the monotonic clock."""
+    return time.time_ns() // 1_000_000 - now_ms()
+
+
 class Load:
     def __init__(self, settings: LoadSettings, history: HistoryWriter) -> None:
         self._settings = settings
@@ -84,11 +91,12 @@ class Load:
         self._series = Series()
         self._ending = asyncio.Event()
         self._lives = 0
-        self._taken: set[TopicPartition] = set()
+        # By partition, the end of what was acknowledged.
+        self._acknowledged: dict[TopicPartition, int] = {}
         # Every partition has taken records.
         self.is_writing = asyncio.Event()
 
-    async def run(self, until: asyncio.Event) -> Series:
+    async def run(self, until: asyncio.Event) -> tuple[Series, list[ReaderSeen]]:
         readers = [
             asyncio.create_task(self._read(f"consumer-{number}"))
             for number in range(1, self._settings.consumers + 1)
@@ -103,9 +111,7 @@ class Load:
         finally:
             self._ending.set()
             await asyncio.gather(*readers, return_exceptions=True)
-        for reader in readers:
-            reader.result()
-        return self._series
+        return self._series, [reader.result() for reader in readers]
 
     def _connections(self, client: str, acknowledgers: Acknowledgers) -> NotingConnections:
         routes = self._settings.routes
@@ -157,7 +163,7 @@ class Load:
         outcome: Outcome,
     ) -> None:
         at_ms = now_ms()
-        self._note([SendEnded(at_ms, client, *partition, value, outcome) for value in values])
+        self._note([*sends_ended(at_ms, client, partition, values, outcome)])
 
     def acknowledged(
         self,
@@ -167,50 +173,27 @@ class Load:
         place: tuple[int, int, int],
         began_ms: int,
     ) -> None:
-        """`place`: base offset, leader epoch, broker."""
+        """`place`: base offset or NO_OFFSET, leader epoch, broker."""
         at_ms = now_ms()
-        offset, leader_epoch, broker_id = place
+        offset, epoch, broker_id = place
         self._series.acknowledged(at_ms, len(values), at_ms - began_ms)
-        self._taken.add(partition)
-        if len(self._taken) == self._settings.partitions:
+        end = 0 if offset == NO_OFFSET else offset + len(values)
+        self._acknowledged[partition] = max(end, self._acknowledged.get(partition, 0))
+        if len(self._acknowledged) == self._settings.partitions:
             self.is_writing.set()
         self._note(
-            [
-                SendEnded(
-                    at_ms,
-                    client,
-                    *partition,
-                    value,
-                    Outcome.OK,
-                    offset + index,
-                    leader_epoch,
-                    broker_id,
-                )
-                for index, value in enumerate(values)
-            ]
+            [*sends_ended(at_ms, client, partition, values, Outcome.OK, offset, epoch, broker_id)]
         )
 
     # -- reading ---------------------------------------------------------------------------
 
-    async def _read(self, name: str) -> None:
+    async def _read(self, name: str) -> ReaderSeen:
         consumer = Consumer(
             self._settings.bootstrap, connections=self._connections(name, Acknowledgers())
         )
-        repositioned = False
+        reader = Reader(name, consumer, self._acknowledged, self._note, now_ms)
         async with consumer:
-            consumer.assign(self._partitions)
-            while not self._ending.is_set():
-                try:
-                    batches = await consumer.poll_batches(POLL_TIMEOUT_MS)
-                except TidelogError as error:
-                    await asyncio.sleep(RETRY_PAUSE_S)
-                    if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                        # Nothing is given up here, so that what is read anew shows what is gone.
-                        await consumer.seek_to_beginning()
-                        repositioned = True
-                    continue
-                self._note(polled(name, batches, now_ms(), repositioned=repositioned))
-                repositioned = repositioned and not batches
+            return await reader.run(self._partitions, self._ending, CATCH_UP_S)
 
 
 class _Writer:
@@ -293,34 +276,6 @@ class _Writer:
             self._unanswered[partition] -= 1
 
 
-def polled(
-    client: str,
-    batches: Sequence[FetchedBatch],
-    at_ms: int,
-    *,
-    repositioned: bool = False,
-    final: bool = False,
-) -> list[Operation]:
-    """What one poll gave, partition by partition."""
-    by_partition: dict[TopicPartition, list[FetchedBatch]] = {}
-    for batch in batches:
-        by_partition.setdefault(batch.partition, []).append(batch)
-    return [
-        PollEnded(
-            at_ms,
-            client,
-            *partition,
-            Outcome.OK,
-            [o for batch in own for o in range(batch.first_offset, batch.next_offset)],
-            [value_of(value) for batch in own for value in batch.columns().values],
-            [batch.header.leader_epoch for batch in own for _ in range(batch.record_count)],
-            repositioned=repositioned,
-            final=final,
-        )
-        for partition, own in by_partition.items()
-    ]
-
-
 async def _until_stdin_ends(ended: asyncio.Event) -> None:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
@@ -329,22 +284,23 @@ async def _until_stdin_ends(ended: asyncio.Event) -> None:
     ended.set()
 
 
-async def _run(settings: LoadSettings) -> Series:
+async def _run(settings: LoadSettings) -> tuple[Series, list[ReaderSeen]]:
     ended = asyncio.Event()
     with HistoryWriter(Path(settings.history)) as history:
         load = Load(settings, history)
         watching = asyncio.create_task(_until_stdin_ends(ended))
         telling = asyncio.create_task(_tell_ready(load))
-        series = await load.run(ended)
+        shown = await load.run(ended)
         watching.cancel()
         telling.cancel()
-    return series
+    return shown
 
 
 def main(path: Path) -> None:
     settings = read_settings(path)
-    series = asyncio.run(_run(settings))
+    series, readers = asyncio.run(_run(settings))
     Path(settings.series).write_text(json.dumps(series.points()))
+    Path(settings.readers).write_text(json.dumps(readers))
 
 
 async def _tell_ready(load: Load) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 from faults.catalogue import Ability, Timings
-from faults.cluster import Cut, LogSince, Traffic
+from faults.cluster import LOAD_A_CONTROLLER, STIR_S, STIRS, Cut, LogSince, Traffic
 from faults.relay import Manner
 from faults.relayed_traffic import RelayedTraffic, SharedRelay
 from faults.service_logs import FileLog
@@ -111,11 +112,19 @@ class LocalProcesses:
     async def kill(self, service: str) -> None:
         await self._process(service).kill()
 
-    async def terminate(self, service: str) -> None:
-        await self._process(service).stop()
+    async def terminate(self, service: str) -> bool:
+        process = self._process(service)
+        return await process.stop() and process.exit_status == 0
 
     async def start_again(self, service: str) -> None:
         self._process(service).start()
+
+    async def stir(self) -> None:
+        for _ in range(STIRS):
+            process = await asyncio.create_subprocess_exec(sys.executable, "-c", LOAD_A_CONTROLLER)
+            await asyncio.sleep(STIR_S)
+            process.kill()
+            await process.wait()
 
     async def pause(self, service: str) -> None:
         self._process(service).pause()

@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from faults.cluster import ClusterFailedError, LogSince
-from faults.effects import STORY_RULES, lacking, lacking_of_story
+from faults.effects import (
+    STORY_RULES,
+    Measures,
+    is_yet_to_show,
+    lacking,
+    lacking_of_story,
+    told_after,
+)
 from faults.gaps import Window
+from faults.injected import DoneStep, InjectedFault, Strike
 from faults.kinds import INJECT, Active
-from faults.load import now_ms
+from faults.load import now_ms, wall_ahead_ms
 from faults.plan import BOUNCE_PAUSE_S, SETTLE_S, Fault, Step
 from faults.scene import NobodyThereError, Scene
-from faults.verdict import WHOLE_AGAIN_S, DoneStep, InjectedFault, Strike
+from faults.verdict import WHOLE_AGAIN_S
 from tidelog.history import HistoryWriter, Nemesis
 
 # An effect that shows only after the end, as a process that came back, has so much time.
 EFFECT_TIMEOUT_S = 60.0
+# A fault whose effect shows only while it lasts is healed so much later, where the effect is late:
+# what else strikes the cluster may hold it up.
+LONGER_S = 15.0
 EFFECT_POLL_S = 0.2
 # Between the windows of two steps: what the next one causes began with the last write before it.
 APART_S = 0.5
@@ -61,16 +73,24 @@ async def carry_out(
         await asyncio.sleep(SETTLE_S - APART_S)
         window = Window(begin_ms, now_ms())
         await asyncio.sleep(APART_S)
-        told = await _told(step.name, logs)
-        for lack in lacking_of_story(step.name, told):
+        told = await told_by_story(scene.topic, step, injected, logs)
+        for lack in lacking_of_story(step, told):
             say(f"  NO EFFECT: {lack}")
         done.steps.append(DoneStep(step, injected, window, whole_s, told))
     return done
 
 
-async def _told(name: str, logs: Sequence[LogSince]) -> int:
-    rule = STORY_RULES.get(name)
-    return 0 if rule is None else sum([await log.told(rule.told.value) for log in logs])
+async def told_by_story(
+    topic: str, step: Step, injected: Sequence[InjectedFault], logs: Sequence[LogSince]
+) -> int:
+    """After how many of its faults brokers told of this topic what the step is to bring about."""
+    rule = STORY_RULES.get(step.name)
+    if rule is None:
+        return 0
+    ahead_ms = wall_ahead_ms()
+    told_ms = [at - ahead_ms for log in logs for at in await log.told_ms(rule.told.value, topic)]
+    begins_ms = [s.begin_ms for f in injected if f.kind == rule.after for s in f.strikes]
+    return told_after(sorted(begins_ms), told_ms)
 
 
 async def inject(
@@ -79,47 +99,62 @@ async def inject(
     """All its times, each once the cluster is whole again after the one before. Where that takes
     too long it comes fewer times, and so lacks its effect."""
     await asyncio.sleep(max(0.0, fault.at_s - (now_ms() - step_begin_ms) / 1000))
-    measures: dict[str, float] = {}
     strikes: list[Strike] = []
+    waits_s: list[float] = []
     for time in range(fault.times):
-        if time and not await _may_come_again(scene, fault, say):
-            break
+        if time:
+            whole_s = await _whole_again(scene, fault, strikes[-1].end_ms, say)
+            if whole_s is None:
+                break
+            waits_s.append(whole_s)
         begin_ms = now_ms()
         history.write(Nemesis(now_ms(), fault.kind))
-        active = await INJECT[fault.kind](scene)
-        say(f"{fault.kind}: {active.target}")
         try:
-            await asyncio.sleep(fault.seconds)
-            seen = dict(await active.measured())
+            active = await INJECT[fault.kind](scene)
+            say(f"{fault.kind}: {active.target}")
+            try:
+                await asyncio.sleep(fault.seconds)
+                seen = await active.measured()
+                late = partial(is_yet_to_show, fault.kind)
+                seen = await _seen(active, late, seen, LONGER_S)
+            finally:
+                await active.heal()
+            end_ms = now_ms()
+            history.write(Nemesis(end_ms, f"end of {fault.kind}", active.target))
+            seen = await _seen(active, partial(lacking, fault.kind), seen, EFFECT_TIMEOUT_S)
+            strikes.append(Strike(active.target, begin_ms, end_ms, seen))
         finally:
-            await active.heal()
-        end_ms = now_ms()
-        strikes.append(Strike(active.target, begin_ms, end_ms))
-        history.write(Nemesis(end_ms, f"end of {fault.kind}", active.target))
-        seen = await _seen(fault.kind, active, seen)
-        # What it has struck may be struck again only once it is back.
-        scene.release()
-        for name, value in seen.items():
-            measures[name] = measures.get(name, 0) + value
-    for lack in lacking(fault.kind, measures, fault.times):
+            # What it has struck may be struck again only once it is back, or once it is known that
+            # it was not struck.
+            scene.release()
+    injected = InjectedFault(fault.kind, fault.times, strikes, waits_s)
+    for lack in injected.lacks:
         say(f"  NO EFFECT: {lack}")
-    return InjectedFault(fault.kind, fault.times, strikes, measures)
+    return injected
 
 
-async def _may_come_again(scene: Scene, fault: Fault, say: Say) -> bool:
+async def _whole_again(scene: Scene, fault: Fault, healed_ms: int, say: Say) -> float | None:
+    """Since it was healed, in seconds, and a pause after that; None: not within the time."""
+    since_s = (now_ms() - healed_ms) / 1000
     whole_s, missing = await scene.until_whole(WHOLE_AGAIN_S)
     if whole_s is None:
         say(f"  {fault.kind} does not come again, for the cluster is not whole: {missing}")
-        return False
+        return None
     await asyncio.sleep(BOUNCE_PAUSE_S)
-    return True
+    return round(since_s + whole_s, 2)
 
 
-async def _seen(kind: str, active: Active, seen: dict[str, float]) -> dict[str, float]:
-    """The most that was measured of each."""
+async def _seen(
+    active: Active,
+    lacks: Callable[[Measures], object],
+    before: Measures,
+    timeout_s: float,
+) -> dict[str, float]:
+    """The most that was measured of each, until nothing is lacking or the time is up."""
     loop = asyncio.get_running_loop()
-    deadline_s = loop.time() + EFFECT_TIMEOUT_S
-    while lacking(kind, seen) and loop.time() < deadline_s:
+    deadline_s = loop.time() + timeout_s
+    seen = dict(before)
+    while lacks(seen) and loop.time() < deadline_s:
         await asyncio.sleep(EFFECT_POLL_S)
         for name, value in (await active.measured()).items():
             seen[name] = max(seen.get(name, 0), value)

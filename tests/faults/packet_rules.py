@@ -7,12 +7,25 @@ removed by iptables-restore, which does all of it at once or nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 # Of the addresses of a container network; loopback, where Docker answers for names, stays.
 _LOOPBACK = "lo"
 # As `iptables -v -x -n -L` prints a rule: packets first, then bytes, then the target.
 _PACKETS, _TARGET = 0, 2
 TAKING_AWAY = ("DROP", "REJECT")
+LETTING_PASS = "RETURN"
+
+
+class Packets(NamedTuple):
+    """`passed` are counted where only some are taken away."""
+
+    lost: int
+    passed: int
+
+    @property
+    def percent_lost(self) -> float:
+        return 100 * self.lost / max(1, self.lost + self.passed)
 
 
 def chains(name: str) -> tuple[str, str]:
@@ -29,7 +42,11 @@ def cut(name: str, others: Sequence[str], *, only_in: bool) -> str:
 
 def drop(name: str, percent: int) -> str:
     some = f"-m statistic --mode random --probability {percent / 100:.2f} -j DROP"
-    return _filter(name, [f"! -i {_LOOPBACK} {some}"], [f"! -o {_LOOPBACK} {some}"])
+    return _filter(
+        name,
+        [f"! -i {_LOOPBACK} {some}", f"! -i {_LOOPBACK} -j {LETTING_PASS}"],
+        [f"! -o {_LOOPBACK} {some}", f"! -o {_LOOPBACK} -j {LETTING_PASS}"],
+    )
 
 
 def redirect(name: str, port: int, to_port: int) -> str:
@@ -71,13 +88,18 @@ def remove(name: str) -> str:
     )
 
 
-def packets(listing: str) -> int:
-    """That the rules of a chain took away, as `iptables -v -x -n -L CHAIN` lists them."""
-    return sum(
-        int(fields[_PACKETS])
-        for fields in map(str.split, listing.splitlines())
-        if len(fields) > _TARGET and fields[_PACKETS].isdigit() and fields[_TARGET] in TAKING_AWAY
-    )
+def packets(listing: str) -> Packets:
+    """That the rules of a chain took away or let pass, as `iptables -v -x -n -L CHAIN` lists
+    them."""
+    lost = passed = 0
+    for fields in map(str.split, listing.splitlines()):
+        if len(fields) <= _TARGET or not fields[_PACKETS].isdigit():
+            continue
+        if fields[_TARGET] in TAKING_AWAY:
+            lost += int(fields[_PACKETS])
+        elif fields[_TARGET] == LETTING_PASS:
+            passed += int(fields[_PACKETS])
+    return Packets(lost, passed)
 
 
 def _filter(name: str, incoming: Iterable[str], outgoing: Iterable[str]) -> str:

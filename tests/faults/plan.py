@@ -1,7 +1,8 @@
 """What is injected when: steps, each of faults that begin together or one after another. Pure.
 
-Every kind alone, the stories that the field knows by name, and then, until the time is up,
-mixtures that a seed draws.
+Every kind alone, the stories that the field knows by name, every kind in a mixture, and then, until
+the time is up, mixtures that a seed draws. In a run that is too short for all that mixtures come
+first, and what is in them lasts a few seconds.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import random
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from faults.catalogue import KINDS
+from faults.catalogue import BROKERS, KINDS
 
 # Between two faults: the cluster is whole again, and writes as ever.
 SETTLE_S = 2.0
@@ -21,14 +22,44 @@ BOUNCE_PAUSE_S = 1.0
 # What that takes after one of these.
 BOUNCE_WHOLE_S = 4.0
 MIN_MIXED, MAX_MIXED = 2, 3
-MIXED_SPREAD_S = 6.0
-# A mixture of these may leave nobody that may lead, for as long as they last: they come alone.
-ALONE_ONLY = frozenset({"kill_all_etcd", "restart_all_brokers", "flip_bit"})
+MIXED = "mixed"
+# Beside any other of these nobody may be left that may lead, for as long as they last: each comes
+# alone, or beside one that harms nobody. Of those two strike a leader, with which what they are
+# measured by is gone where all brokers end.
+HARMLESS = ("delay_clients", "delay_services", "skew_clock")
+BESIDE = {
+    "flip_bit": HARMLESS,
+    "kill_all_etcd": HARMLESS,
+    "restart_all_brokers": ("delay_clients",),
+}
+ALONE_ONLY = frozenset(BESIDE)
+AFTER_HARMLESS_S = 1.0
 # Of each of these a mixture has one: a second would take away by what the first is measured.
 ONE_AT_A_TIME = (
     frozenset({"kill_controller", "stop_controller", "pause_controller"}),
     frozenset({"kill_etcd_member", "kill_etcd_leader"}),
 )
+
+
+# Three runs as long as this have time for every kind alone.
+SHORT_RUN_S = 300.0
+
+
+class Pace(NamedTuple):
+    """`most_s`: what a kind lasts at most, unless it takes longer to have its effect. `spread_s`:
+    within which the faults of a mixture begin."""
+
+    most_s: float
+    spread_s: float
+
+    def lasts_s(self, kind: str) -> float:
+        """In a mixture."""
+        return max(KINDS[kind].least_s, min(KINDS[kind].seconds, self.most_s))
+
+
+# All of etcd is away for a minute only where that comes alone, and has the time.
+USUAL = Pace(10.0, 4.0)
+SHORT = Pace(3.0, 2.0)
 
 
 class Fault(NamedTuple):
@@ -57,6 +88,10 @@ class Step(NamedTuple):
     faults: tuple[Fault, ...]
 
     @property
+    def kinds(self) -> list[str]:
+        return [fault.kind for fault in self.faults]
+
+    @property
     def seconds(self) -> float:
         """Until all have ended."""
         return max(fault.end_s for fault in self.faults)
@@ -71,17 +106,21 @@ class Step(NamedTuple):
         return len(self.faults) == 1
 
 
-def alone(kind: str) -> Step:
-    return Step(kind, (Fault(kind, 0.0, KINDS[kind].seconds),))
+def alone(kind: str, pace: Pace) -> Step:
+    seconds = pace.lasts_s(kind) if pace is SHORT else KINDS[kind].seconds
+    return Step(kind, (Fault(kind, 0.0, seconds),))
+
+
+BOUNCES = 5
+CELL_S = 2.0
 
 
 def _cell(kind: str, times: int) -> Step:
     """Of the matrix {clean stop, hard kill} × {once, five times} × {leader, controller}."""
     name = f"matrix_{kind}_{'once' if times == 1 else f'{times}_times'}"
-    return Step(name, (Fault(kind, 0.0, 2.0, times),))
+    return Step(name, (Fault(kind, 0.0, max(CELL_S, KINDS[kind].least_s), times),))
 
 
-BOUNCES = 5
 MATRIX = tuple(
     _cell(f"{how}_{whom}", times)
     for how in ("stop", "kill")
@@ -98,13 +137,14 @@ ROUND_TRIP = Step(
         Fault("cut_off_clients", 18.0, 4.0),
     ),
 )
-# Each deposed leader comes back with a tail that its successor has not.
+# A leader that is cut off from its followers goes on to write what they never get, until it is
+# deposed; it comes back with that tail, and other leaders die around it.
 TRUNCATION = Step(
     "truncation",
     (
-        Fault("pause_leader", 0.0, 6.0),
+        Fault("cut_leader_from_followers", 0.0, 6.0),
         Fault("kill_leader", 8.0, 1.0),
-        Fault("pause_leader", 11.0, 6.0),
+        Fault("cut_leader_from_followers", 11.0, 6.0),
         Fault("kill_leader", 19.0, 1.0, 2),
     ),
 )
@@ -124,6 +164,8 @@ UNTOLD_SHRINK = Step(
         Fault("kill_leader", 8.0, 3.0),
     ),
 )
+# Comes first, alone.
+UNPRECEDED = "kill_leader"
 STORIES = (*MATRIX, ROUND_TRIP, TRUNCATION, LAGGING_FOLLOWER, UNTOLD_SHRINK)
 
 
@@ -136,7 +178,7 @@ class Plan(NamedTuple):
     @property
     def kinds(self) -> list[str]:
         """Those that occur."""
-        present = {fault.kind for steps in self.runs for step in steps for fault in step.faults}
+        present = {kind for steps in self.runs for step in steps for kind in step.kinds}
         return [kind for kind in KINDS if kind in present]
 
 
@@ -148,46 +190,77 @@ def make_plan(
     unless it has no other. Raises `ValueError` for a name that is not known or not possible."""
     rng = random.Random(seed)
     kinds = [kind for kind in KINDS if kind in possible]
+    is_short = not only and seconds < SHORT_RUN_S
+    pace = SHORT if is_short else USUAL
     left = [seconds] * runs
     chosen: list[list[Step]] = [[] for _ in range(runs)]
-    no_time: list[str] = []
-    for step in _once(kinds, only, rng):
+    missed: list[Step] = []
+    once = _only(kinds, only) if only else _once(kinds, rng, pace)
+    if sum(step.expected_s for step in once) <= sum(left):
+        # All of them fit, if the long ones are not the last.
+        once.sort(key=lambda step: -step.expected_s)
+    for step in once:
         # Where most time is left; the first of those.
         run = max(range(runs), key=lambda number: (left[number], -number))
         if left[run] < step.expected_s:
-            no_time.append(step.name)
+            missed.append(step)
             continue
         left[run] -= step.expected_s
         chosen[run].append(step)
     for run in range(runs):
-        for step in _repeated(kinds, only, rng, left[run]):
+        for step in _repeated(kinds, only, rng, left[run], pace):
             chosen[run].append(step)
         if not only:
             rng.shuffle(chosen[run])
-    return Plan(tuple(tuple(steps) for steps in chosen), tuple(no_time))
+            # Where brokers died of late, one more is not missed as fast as is to be shown.
+            chosen[run].sort(key=lambda step: step.name != UNPRECEDED)
+    plan = Plan(tuple(tuple(steps) for steps in chosen), ())
+    return plan._replace(no_time=_no_time(missed, plan.kinds if is_short else ()))
 
 
-def _once(kinds: Sequence[str], only: str, rng: random.Random) -> list[Step]:
-    if only == "mixed":
-        return []
-    named = [alone(kind) for kind in kinds]
-    named += [step for story in STORIES if (step := _possible(story, kinds)) is not None]
-    if not only:
-        # The long ones first, so that they fit; shorter ones in an order of the seed.
-        rng.shuffle(named)
-        return sorted(named, key=lambda step: step.name not in KINDS or step.seconds < 20)
+def _no_time(missed: Sequence[Step], enough: Collection[str]) -> tuple[str, ...]:
+    """`enough`: kinds that need not come in each manner, for they come in one."""
+    names = [
+        step.name if step.name != MIXED else f"{MIXED}: {', '.join(step.kinds)}"
+        for step in missed
+        if not enough or (step.name != MIXED and step.name not in enough)
+    ]
+    return tuple(names)
+
+
+def _once(kinds: Sequence[str], rng: random.Random, pace: Pace) -> list[Step]:
+    """Of a run that is short the mixtures first, for they have the most kinds. Otherwise the long
+    ones, so that they fit; shorter ones in an order of the seed."""
+    named = [alone(kind, pace) for kind in kinds] + _stories(kinds)
+    rng.shuffle(named)
+    mixtures = mixtures_of_all(kinds, rng, pace)
+    if pace is SHORT:
+        return [*mixtures, *named]
+    named.sort(key=lambda step: step.name not in KINDS or step.seconds < 20)
+    return [*named, *mixtures]
+
+
+def _only(kinds: Sequence[str], only: str) -> list[Step]:
+    named = [alone(kind, USUAL) for kind in kinds] + _stories(kinds)
     wanted = [step for step in named if step.name == only]
-    if not wanted:
-        known = ", ".join([*(step.name for step in named), "mixed"])
+    if not wanted and only != MIXED:
+        known = ", ".join([*(step.name for step in named), MIXED])
         raise ValueError(f"{only!r} cannot be injected here; what can: {known}")
     return wanted
 
 
-def _repeated(kinds: Sequence[str], only: str, rng: random.Random, seconds: float) -> list[Step]:
+def _stories(kinds: Collection[str]) -> list[Step]:
+    return [step for story in STORIES if (step := _possible(story, kinds)) is not None]
+
+
+def _repeated(
+    kinds: Sequence[str], only: str, rng: random.Random, seconds: float, pace: Pace
+) -> list[Step]:
     """Fills what is left of a run."""
+    wanted = _only(kinds, only) if only else []
     steps: list[Step] = []
     while True:
-        step = _once(kinds, only, rng)[0] if only and only != "mixed" else _mixed(kinds, rng)
+        step = wanted[0] if wanted else _mixed(_drawn(kinds, rng), rng, pace)
         seconds -= step.expected_s
         if seconds < 0:
             return steps
@@ -199,15 +272,86 @@ def _possible(story: Step, kinds: Collection[str]) -> Step | None:
     return Step(story.name, faults) if faults else None
 
 
-def _mixed(kinds: Sequence[str], rng: random.Random) -> Step:
+def may_mix(kinds: Sequence[str]) -> bool:
+    """Whether each of them has its effect beside the others, whomever they strike: there are
+    brokers enough for all that they strike and for those that one of them needs unharmed, and
+    none takes away by what another is measured."""
+    if len(set(kinds)) < len(kinds):
+        return False
+    if any(len(family.intersection(kinds)) > 1 for family in ONE_AT_A_TIME):
+        return False
+    for kind in ALONE_ONLY.intersection(kinds):
+        if len(kinds) > MIN_MIXED or not set(kinds) <= {kind, *BESIDE[kind]}:
+            return False
+    strikes = sum(KINDS[kind].strikes for kind in kinds)
+    return strikes + max((KINDS[kind].spares for kind in kinds), default=0) <= BROKERS
+
+
+def mixtures_of_all(kinds: Sequence[str], rng: random.Random, pace: Pace) -> list[Step]:
+    """Each kind in one of them, at least, unless nothing that is possible may come beside it. Those
+    with the most kinds come first."""
+    beside = _beside_harmless(kinds, rng)
+    groups = [[other, kind] for kind, other in beside.items()]
     mixable = [kind for kind in kinds if kind not in ALONE_ONLY]
-    count = rng.randint(MIN_MIXED, MAX_MIXED)
-    drawn: list[str] = []
-    for kind in rng.sample(mixable, len(mixable)):
-        alike = next((family for family in ONE_AT_A_TIME if kind in family), frozenset())
-        if len(drawn) < count and alike.isdisjoint(drawn):
-            drawn.append(kind)
-    faults = [
-        Fault(kind, round(rng.uniform(0, MIXED_SPREAD_S), 1), KINDS[kind].seconds) for kind in drawn
-    ]
-    return Step("mixed", tuple(sorted(faults, key=lambda fault: fault.at_s)))
+    dealt = _dealt([kind for kind in mixable if kind not in beside.values()], rng)
+    groups += [_filled(group, mixable, MIN_MIXED, rng) for group in dealt]
+    groups.sort(key=lambda group: -len(group))
+    return [_mixed(group, rng, pace) for group in groups if len(group) >= MIN_MIXED]
+
+
+def _beside_harmless(kinds: Sequence[str], rng: random.Random) -> dict[str, str]:
+    """By kind that comes alone otherwise, another that harms nobody, each once before one comes
+    again."""
+    beside: dict[str, str] = {}
+    for kind in sorted(ALONE_ONLY.intersection(kinds), key=lambda kind: len(BESIDE[kind])):
+        harmless = [other for other in BESIDE[kind] if other in kinds]
+        fresh = [other for other in harmless if other not in beside.values()]
+        if harmless:
+            beside[kind] = rng.choice(fresh or harmless)
+    return beside
+
+
+def _dealt(kinds: Sequence[str], rng: random.Random) -> list[list[str]]:
+    """Groups of at most MAX_MIXED; first those that have few to come beside, so that they need no
+    group of their own in the end."""
+    groups: list[list[str]] = []
+    for kind in sorted(rng.sample(kinds, len(kinds)), key=_room_beside):
+        fits = (g for g in groups if len(g) < MAX_MIXED and may_mix([*g, kind]))
+        group = next(fits, None)
+        if group is None:
+            groups.append([kind])
+        else:
+            group.append(kind)
+    return groups
+
+
+def _room_beside(kind: str) -> int:
+    return sum(may_mix([kind, other]) for other in KINDS)
+
+
+def _drawn(kinds: Sequence[str], rng: random.Random) -> list[str]:
+    mixable = [kind for kind in kinds if kind not in ALONE_ONLY]
+    return _filled([], mixable, rng.randint(MIN_MIXED, MAX_MIXED), rng)
+
+
+def _filled(
+    group: Sequence[str], kinds: Sequence[str], count: int, rng: random.Random
+) -> list[str]:
+    """Up to `count` of them."""
+    filled = list(group)
+    for kind in rng.sample(kinds, len(kinds)):
+        if len(filled) < count and may_mix([*filled, kind]):
+            filled.append(kind)
+    return filled
+
+
+def _mixed(kinds: Sequence[str], rng: random.Random, pace: Pace) -> Step:
+    """What harms nobody lasts already when what else comes alone begins."""
+    is_pair = not ALONE_ONLY.isdisjoint(kinds)
+    faults = []
+    for kind in kinds:
+        at_s = round(rng.uniform(0, pace.spread_s), 1)
+        if is_pair:
+            at_s = AFTER_HARMLESS_S if kind in ALONE_ONLY else 0.0
+        faults.append(Fault(kind, at_s, pace.lasts_s(kind)))
+    return Step(MIXED, tuple(sorted(faults, key=lambda fault: fault.at_s)))

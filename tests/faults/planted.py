@@ -3,7 +3,8 @@
 Each is planted in a copy of the code, whose processes are then struck as `python -m faults
 --local` does it, by the faults that bring it about. Exit status 0: each was found by an anomaly of
 the history, within MAX_RUNS runs; a gap that is too long finds nothing. First the same steps strike
-the code without any bug, which has to show no anomaly: what finds one there finds nothing.
+the code without any bug, with as many seeds, which has to show no anomaly: what finds one there
+finds nothing. Writes `out/faults-planted.json`.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ import json
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from faults.verdict import COUNTED
+from faults.result import COUNTED
 from mutants.planted import all_mutants
 from mutants.tree import ROOT, environment, planted
 
@@ -30,31 +32,15 @@ PLANTED = {
     "forget-producers-at-failover": "kill_leader",
     "count-shrink-before-store": "untold_shrink",
 }
+OUT = Path("out/faults-planted.json")
+PARTIAL_OUT = Path("out/faults-planted.partial.json")
 MAX_RUNS = 3
 MINUTES = 2.0
+# Of the control's further runs.
+BRIEF_MINUTES = 0.7
 TIMEOUT_S = 1_200
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m faults.planted", description=__doc__)
-    parser.add_argument("--only", nargs="+", choices=PLANTED, default=list(PLANTED))
-    parser.add_argument("--minutes", type=float, default=MINUTES, help="of each run")
-    parser.add_argument("--rate", type=int, default=1_200, help="records a second")
-    options = parser.parse_args(argv)
-    strike = partial(_strike, minutes=options.minutes, rate=options.rate)
-    wrong = control([PLANTED[name] for name in options.only], strike)
-    if wrong:
-        _say(f"without any bug: {wrong}; what is found then shows nothing")
-        return 1
-    by_name = {mutant.name: mutant for mutant in all_mutants()}
-    survivors = []
-    for name in options.only:
-        with planted(by_name[name]) as tree:
-            found = hunt(tree, PLANTED[name], strike)
-        _say(f"{name:34} {found or 'SURVIVES'}")
-        survivors += [] if found else [name]
-    _say(f"{len(options.only) - len(survivors)} of {len(options.only)} found")
-    return 1 if survivors else 0
+# A hunt begins no run after so long, so that the whole ends within three quarters of an hour.
+LAST_BEGIN_S = 2_400
 
 
 class Shown(NamedTuple):
@@ -64,32 +50,109 @@ class Shown(NamedTuple):
     no_verdict: str = ""
 
 
+class Run(NamedTuple):
+    step: str
+    seed: int
+    shown: Shown
+
+    @property
+    def wrong(self) -> str:
+        """Where there is no bug; empty: it was carried out and showed no anomaly."""
+        if self.shown.no_verdict:
+            return f"no verdict of {self.step}, seed {self.seed}: {self.shown.no_verdict}"
+        if self.shown.anomalies:
+            return f"{self.step}, seed {self.seed}, shows {self.shown.anomalies}"
+        return ""
+
+    def as_json(self) -> dict[str, object]:
+        return {"step": self.step, "seed": self.seed, **self.shown._asdict()}
+
+
 # Strikes the code of a tree by a step, as a seed has it.
 Strike = Callable[[Path, str, int], Shown]
+HasTime = Callable[[], bool]
 
 
-def control(steps: Sequence[str], strike: Strike) -> str:
-    """What is wrong where no bug is planted; empty: nothing, each step was carried out and showed
-    no anomaly."""
-    for step in dict.fromkeys(steps):
-        shown = strike(ROOT, step, 1)
-        if shown.no_verdict:
-            return f"no verdict of {step}: {shown.no_verdict}"
-        if shown.anomalies:
-            return f"{step} shows {shown.anomalies}"
-        _say(f"{'without any bug':34} {step}: no anomaly")
-    return ""
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m faults.planted", description=__doc__)
+    parser.add_argument("--only", nargs="+", choices=PLANTED, default=list(PLANTED))
+    parser.add_argument("--minutes", type=float, default=MINUTES, help="of each run")
+    parser.add_argument("--rate", type=int, default=1_200, help="records a second")
+    parser.add_argument("--out", type=Path, help=f"instead of {OUT}, or {PARTIAL_OUT} of some")
+    options = parser.parse_args(argv)
+    began_s = time.monotonic()
+    strike = partial(_strike, minutes=options.minutes, rate=options.rate)
+    brief = partial(_strike, minutes=min(options.minutes, BRIEF_MINUTES), rate=options.rate)
+    runs = control([PLANTED[name] for name in options.only], strike, brief)
+    hunts: dict[str, list[Run]] = {}
+    if not any(run.wrong for run in runs):
+        last_begin_s = began_s + LAST_BEGIN_S
+        hunts = _hunts(options.only, strike, lambda: time.monotonic() < last_begin_s)
+    out: Path = options.out or (OUT if set(options.only) == set(PLANTED) else PARTIAL_OUT)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    told = report(runs, hunts, time.monotonic() - began_s)
+    out.write_text(json.dumps(told, indent=2) + "\n")
+    found = sum(bool(_found(hunted)) for hunted in hunts.values())
+    _say(f"{found} of {len(options.only)} found; {out}")
+    return 0 if found == len(options.only) else 1
 
 
-def hunt(tree: Path, step: str, strike: Strike) -> str:
-    """The first anomalies of at most MAX_RUNS runs; empty: none."""
+def _hunts(names: Sequence[str], strike: Strike, has_time: HasTime) -> dict[str, list[Run]]:
+    by_name = {mutant.name: mutant for mutant in all_mutants()}
+    hunts = {}
+    for name in names:
+        with planted(by_name[name]) as tree:
+            hunts[name] = hunt(tree, PLANTED[name], strike, has_time)
+        _say(f"{name:34} {_found(hunts[name]) or 'SURVIVES'}")
+    return hunts
+
+
+def _found(runs: Sequence[Run]) -> str:
+    """By the last run, for none follows it."""
+    return runs[-1].shown.anomalies if runs else ""
+
+
+def report(
+    runs: Sequence[Run], hunts: Mapping[str, Sequence[Run]], seconds: float
+) -> dict[str, object]:
+    """What `out/faults-planted.json` holds: `control`, the runs without any bug; `bugs`, by name
+    the runs with it, of which the last has found it where it shows anomalies."""
+    return {
+        "control": [run.as_json() for run in runs],
+        "bugs": {name: [run.as_json() for run in hunted] for name, hunted in hunts.items()},
+        "seconds": round(seconds),
+    }
+
+
+def control(steps: Sequence[str], strike: Strike, brief: Strike) -> list[Run]:
+    """Where no bug is planted: each step with as many seeds as a bug is hunted by, after the first
+    one briefly. Ends with the first run that is wrong."""
+    runs: list[Run] = []
     for seed in range(1, MAX_RUNS + 1):
-        shown = strike(tree, step, seed)
-        if shown.no_verdict:
-            _say(f"no verdict of {step}: {shown.no_verdict}")
-        if shown.anomalies:
-            return shown.anomalies
-    return ""
+        for step in dict.fromkeys(steps):
+            shown = (strike if seed == 1 else brief)(ROOT, step, seed)
+            run = Run(step, seed, shown)
+            runs.append(run)
+            if run.wrong:
+                _say(f"without any bug: {run.wrong}; what is found then shows nothing")
+                return runs
+            _say(f"{'without any bug':34} {step}, seed {seed}: no anomaly")
+    return runs
+
+
+def hunt(tree: Path, step: str, strike: Strike, has_time: HasTime) -> list[Run]:
+    """Until one shows anomalies, at most MAX_RUNS runs."""
+    runs: list[Run] = []
+    for seed in range(1, MAX_RUNS + 1):
+        if not has_time():
+            _say(f"no time is left to hunt by {step}")
+            break
+        runs.append(Run(step, seed, strike(tree, step, seed)))
+        if runs[-1].shown.no_verdict:
+            _say(runs[-1].wrong)
+        if runs[-1].shown.anomalies:
+            break
+    return runs
 
 
 def _strike(tree: Path, step: str, seed: int, *, minutes: float, rate: int) -> Shown:

@@ -11,26 +11,30 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from faults.cluster import Cluster
 from faults.connections import routed
 from faults.drain import DrainError, drain
 from faults.gaps import Window
 from faults.kinds.clock import PROBE_TOPIC_SUFFIX
-from faults.load import READY, LoadSettings, now_ms
+from faults.load import READY, LoadSettings, now_ms, wall_ahead_ms
 from faults.nemesis import Say, StepsDone, carry_out
+from faults.observed import CATCH_UP_S, Observer, ReaderSeen
 from faults.plan import Step
 from faults.replicas import digests
 from faults.scene import Scene
 from faults.series import Point
-from faults.verdict import RunSeen
+from faults.service_logs import fences_ignored
+from faults.verdict import IgnoredFence, RunSeen
 from tidelog.client import Admin
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.history import HistoryWriter, check_history, read_history
+from tidelog.history import Anomaly, HistoryWriter, check_history, read_history
 
 PARTITIONS = 6
 REPLICATION_FACTOR = 3
-TOPIC_CONFIG = {"min_insync_replicas": "2"}
+# Segments roll several times in a run, so that closed ones and their indexes are struck as well.
+TOPIC_CONFIG = {"min_insync_replicas": "2", "segment_bytes": str(2 << 20)}
 # On a machine that has other things to do as well.
 START_TIMEOUT_S = 300.0
 START_PAUSE_S = 1.0
@@ -38,8 +42,8 @@ READY_TIMEOUT_S = 120.0
 WHOLE_AT_START_S = 120.0
 # Without any fault, before the first and after the last: what is ordinary here.
 QUIET_S = 15.0
-# What is on its way when a load ends is settled by its delivery timeout.
-LOAD_END_TIMEOUT_S = 120.0
+# What is on its way when a load ends is settled by its delivery timeout, and then read.
+LOAD_END_TIMEOUT_S = 120.0 + CATCH_UP_S
 TESTS = Path(__file__).resolve().parents[1]
 
 
@@ -65,6 +69,7 @@ async def run(
     settings = LoadSettings(
         history=str(directory / "history"),
         series=str(directory / "series.json"),
+        readers=str(directory / "readers.json"),
         bootstrap=list(cluster.bootstrap),
         routes=dict(cluster.routes),
         topic=topic,
@@ -72,37 +77,64 @@ async def run(
         rate=rate,
     )
     async with Admin(cluster.bootstrap, connections=routed(cluster.own_routes)) as admin:
-        done, load, unchecked = await _strike(
-            Scene(cluster, topic, admin), steps, settings, directory, say
-        )
+        struck = await _strike(Scene(cluster, topic, admin), steps, settings, directory, say)
     say("checking the history")
-    report = await asyncio.to_thread(lambda: check_history(read_history(Path(settings.history))))
-    return FinishedRun(
-        RunSeen(report, done.steps, load, cluster.timings, [*done.failed, *unchecked]),
-        _read_series(settings),
-        time.time_ns() // 1_000_000 - now_ms(),
-        await _save_logs(cluster, directory),
+    observer = Observer()
+    history = observer.watch(read_history(Path(settings.history)))
+    report = await asyncio.to_thread(check_history, history)
+    observed = observer.finish(struck.load.end_ms, _read_readers(settings))
+    for reader in observed.readers:
+        say(f"  {reader.name} heard of errors: {dict(reader.errors) or 'none'}")
+    for anomaly in Anomaly:
+        for finding in report.findings.of(anomaly):
+            if finding.excuse is None:
+                say(f"  {anomaly.value}, {finding.headline}")
+    logs = await _save_logs(cluster, directory)
+    ahead_ms = wall_ahead_ms()
+    seen = RunSeen(
+        report,
+        struck.done.steps,
+        struck.load,
+        struck.stirred,
+        cluster.timings,
+        observed,
+        unchecked=[*struck.done.failed, *struck.unchecked],
+        ignored_fences=_ignored_fences([logs[name] for name in cluster.controllers], ahead_ms),
     )
+    return FinishedRun(seen, _read_series(settings), ahead_ms, logs)
+
+
+class _Struck(NamedTuple):
+    """`load`: while writing was tried; `stirred`: while bystanders came and went."""
+
+    done: StepsDone
+    load: Window
+    stirred: Window
+    unchecked: list[str]
 
 
 async def _strike(
     scene: Scene, steps: Sequence[Step], settings: LoadSettings, directory: Path, say: Say
-) -> tuple[StepsDone, Window, list[str]]:
-    """Leaves the history behind; returns what was done, while writing was tried, and what was
-    not checked."""
+) -> _Struck:
+    """Leaves the history behind."""
     await _create_topics(scene)
     await _require_whole(scene)
     with HistoryWriter(Path(settings.history)) as history:
         async with _load(settings, directory):
             begin_ms = now_ms()
-            await asyncio.sleep(QUIET_S)
+            await asyncio.sleep(QUIET_S / 2)
+            stir_ms = now_ms()
+            await scene.cluster.stir()
+            stirred = Window(stir_ms, now_ms())
+            await asyncio.sleep(QUIET_S / 2)
             done = await carry_out(scene, steps, history, say)
             await asyncio.sleep(QUIET_S)
             load = Window(begin_ms, now_ms())
         say("the load has ended; final reads")
         unchecked = await _final_reads(scene, history, done)
     ended = await scene.cluster.ended_by_themselves()
-    return done, load, [*unchecked, *(f"{name} ended by itself" for name in ended)]
+    unchecked += [f"{name} ended by itself" for name in ended]
+    return _Struck(done, load, stirred, unchecked)
 
 
 async def _save_logs(cluster: Cluster, directory: Path) -> dict[str, Path]:
@@ -112,6 +144,18 @@ async def _save_logs(cluster: Cluster, directory: Path) -> dict[str, Path]:
         lines = await cluster.log_lines(service)
         await asyncio.to_thread(path.write_bytes, b"".join(lines))
     return saved
+
+
+def _read_readers(settings: LoadSettings) -> list[ReaderSeen]:
+    return [ReaderSeen(*reader) for reader in json.loads(Path(settings.readers).read_text())]
+
+
+def _ignored_fences(logs: Sequence[Path], ahead_ms: int) -> list[IgnoredFence]:
+    return [
+        IgnoredFence(at_ms - ahead_ms, broker)
+        for log in logs
+        for at_ms, broker in fences_ignored(log.read_bytes().splitlines())
+    ]
 
 
 def _read_series(settings: LoadSettings) -> list[Point]:

@@ -6,11 +6,14 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 from faults.cluster import Cluster
 from tidelog.client import Admin
 from tidelog.client.descriptions import ClusterDescription, TopicDescription
 from tidelog.errors import TidelogError
+
+T = TypeVar("T")
 
 LOOK_PAUSE_S = 0.1
 FIND_TIMEOUT_S = 30.0
@@ -62,12 +65,10 @@ class Scene:
         return self.strike((await self._found(self._free_leaders, "leader"))[0])
 
     async def follower_and_leader(self) -> tuple[str, str]:
-        """The leader is the busiest, and not struck itself."""
-        leader = (await self._found(self._free_leaders, "leader"))[0]
-        free = [b for b in self.others(leader) if not self._struck[b]]
-        if not free:
-            raise NobodyThereError("every follower is struck already")
-        return self.strike(free[0]), leader
+        """The leader is the busiest of those that have such a follower; it is not struck by
+        this."""
+        follower, leader = (await self._found(self._free_pairs, "leader with a follower"))[0]
+        return self.strike(follower), leader
 
     def others(self, broker: str) -> list[str]:
         return [other for other in self.cluster.brokers if other != broker]
@@ -75,9 +76,7 @@ class Scene:
     async def active_controller(self) -> str:
         return self.strike((await self._found(self._free_active, "active controller"))[0])
 
-    async def _found(
-        self, look: Callable[[], Awaitable[Sequence[str]]], what: str
-    ) -> Sequence[str]:
+    async def _found(self, look: Callable[[], Awaitable[Sequence[T]]], what: str) -> Sequence[T]:
         """Whom nobody strikes already."""
         deadline = time.monotonic() + FIND_TIMEOUT_S
         while time.monotonic() < deadline:
@@ -95,6 +94,12 @@ class Scene:
         led = Counter(p.leader for p in told[1].partitions if p.leader >= 0)
         leaders = [f"broker-{broker_id}" for broker_id, _ in led.most_common()]
         return [leader for leader in leaders if not self._struck[leader]]
+
+    async def _free_pairs(self) -> Sequence[tuple[str, str]]:
+        """Each leader with each of its followers, the one that leads most first."""
+        leaders = await self._free_leaders()
+        pairs = [(other, leader) for leader in leaders for other in self.others(leader)]
+        return [(follower, leader) for follower, leader in pairs if not self._struck[follower]]
 
     async def _free_active(self) -> Sequence[str]:
         told = await self.describe()

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
+from tidelog.state_changes.event import Kind, Stage
 from tidelog.state_changes.json_form import EVENT
 
+Fields = Mapping[str, Any]
 
-def count_told(lines: Iterable[bytes], kind: str) -> int:
-    """State changes of a kind, each stage by itself. A torn line is none."""
-    found = 0
+
+def state_changes(lines: Iterable[bytes], kind: str) -> Iterator[Fields]:
+    """Of a kind, each stage by itself. A torn line is none."""
     mark = kind.encode()
     for line in lines:
         if mark not in line:
@@ -21,8 +25,28 @@ def count_told(lines: Iterable[bytes], kind: str) -> int:
         except ValueError:
             continue
         if isinstance(said, dict) and said.get("event") == EVENT and said.get("kind") == kind:
-            found += 1
-    return found
+            yield said
+
+
+def told_ms(lines: Iterable[bytes], kind: str, topic: str = "") -> list[int]:
+    """When state changes of a kind were told, by the wall clock of who told them; `topic`: of this
+    one alone."""
+    said = (one for one in state_changes(lines, kind) if topic in ("", one.get("topic")))
+    return [at_ms(one) for one in said]
+
+
+def fences_ignored(lines: Iterable[bytes]) -> list[tuple[int, str]]:
+    """When a controller told that it left a broker to its lease, because it had been removed too
+    often of late; and which."""
+    return [
+        (at_ms(said), f"broker-{said['broker']}")
+        for said in state_changes(lines, Kind.BROKER_FENCED.value)
+        if said.get("stage") == Stage.IGNORED.value and "removals" in said.get("details", {})
+    ]
+
+
+def at_ms(said: Fields) -> int:
+    return round(datetime.fromisoformat(said["time"]).timestamp() * 1000)
 
 
 class FileLog:
@@ -32,9 +56,9 @@ class FileLog:
         self._path = path
         self._start = path.stat().st_size if path.exists() else 0
 
-    async def told(self, kind: str) -> int:
+    async def told_ms(self, kind: str, topic: str = "") -> list[int]:
         if not self._path.exists():
-            return 0
+            return []
         with self._path.open("rb") as log:
             log.seek(self._start)
-            return count_told(log, kind)
+            return told_ms(log, kind, topic)

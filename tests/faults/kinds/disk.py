@@ -26,7 +26,7 @@ class _Full:
         self._log = log
 
     async def measured(self) -> Measures:
-        return {"refusals_told": await self._log.told(Kind.DISK_REFUSED.value)}
+        return {"refusals_told": len(await self._log.told_ms(Kind.DISK_REFUSED.value))}
 
     async def heal(self) -> None:
         await self._scene.cluster.free_disk(self.target)
@@ -51,7 +51,7 @@ class _Flipped:
         now = await self._scene.cluster.life(self._broker)
         return {
             "lives_ended": int(bool(now) and now != self._life),
-            "damage_told": await self._log.told(Kind.REPLICA_DAMAGED.value),
+            "damage_told": len(await self._log.told_ms(Kind.REPLICA_DAMAGED.value)),
         }
 
     async def heal(self) -> None:
@@ -65,8 +65,10 @@ async def flip_bit(scene: Scene) -> _Flipped:
     life = await scene.cluster.life(follower)
     log = scene.cluster.log_since_now(follower)
     await scene.cluster.kill(follower)
-    replicas = sorted(scene.cluster.data_dir(follower).glob(f"replicas/{scene.topic}-*"))
-    where = await asyncio.to_thread(flip_in_last_whole_frame, replicas[0])
+    replicas = scene.cluster.data_dir(follower).glob(f"replicas/{scene.topic}-*")
+    # A segment that was just begun has too few frames.
+    fullest = max(replicas, key=lambda replica: segment_paths(replica)[-1].stat().st_size)
+    where = await asyncio.to_thread(flip_in_last_whole_frame, fullest)
     return _Flipped(scene, follower, life, log, where)
 
 

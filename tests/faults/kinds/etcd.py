@@ -70,12 +70,12 @@ class _AllAway:
 
     def __init__(self, scene: Scene, ended: int, logs: list[LogSince]) -> None:
         self._scene = scene
-        self._ended = ended
+        self._all_ended = int(ended == len(scene.cluster.etcd_members))
         self._logs = logs
 
     async def measured(self) -> Measures:
-        told = [await log.told(Kind.STORE_LOST.value) for log in self._logs]
-        return {"members_ended": self._ended, "store_lost_told": sum(told)}
+        told = [len(await log.told_ms(Kind.STORE_LOST.value)) for log in self._logs]
+        return {"all_ended": self._all_ended, "store_lost_told": sum(told)}
 
     async def heal(self) -> None:
         await self._scene.cluster.start_all_etcd()

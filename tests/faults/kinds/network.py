@@ -5,26 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from faults.cluster import Cut
-from faults.effects import Measures
+from faults.effects import DROP_PERCENT, Measures
+from faults.packet_rules import Packets
 from faults.scene import Scene
-
-# TCP sends them again; a leader's connections slow down and some time out.
-DROP_PERCENT = 20
 
 
 class _Rules:
     def __init__(self, target: str, cut: Cut) -> None:
         self.target = target
         self._cut = cut
-        self._lost = 0
+        self._packets = Packets(0, 0)
+        self._healed = False
 
     async def measured(self) -> Measures:
-        self._lost = max(self._lost, await self._cut.packets_lost())
-        return {"packets_lost": self._lost}
+        if not self._healed:
+            # A container that has ended counts none.
+            self._packets = max(self._packets, await self._cut.packets())
+        return {
+            "packets_lost": self._packets.lost,
+            "percent_lost": self._packets.percent_lost,
+        }
 
     async def heal(self) -> None:
         # The counters go with the rules.
         await self.measured()
+        self._healed = True
         await self._cut.heal()
 
 
@@ -42,6 +47,8 @@ async def cut_off_leader(scene: Scene) -> _Rules:
 
 async def cut_follower(scene: Scene) -> _Rules:
     follower, leader = await scene.follower_and_leader()
+    # Who else ended the leader would leave nothing on the link to be lost.
+    scene.strike(leader)
     return await _cut(scene, follower, [leader])
 
 

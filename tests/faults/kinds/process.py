@@ -12,8 +12,11 @@ from faults.scene import Scene
 class _Ended:
     """Processes that ended, until they are started again."""
 
-    def __init__(self, scene: Scene, services: Sequence[str], lives: Sequence[str]) -> None:
+    def __init__(
+        self, scene: Scene, services: Sequence[str], lives: Sequence[str], clean_ends: int
+    ) -> None:
         self._scene = scene
+        self._clean_ends = clean_ends
         self._services = services
         self._lives = lives
         self.target = ", ".join(services)
@@ -24,7 +27,7 @@ class _Ended:
             bool(before) and bool(after) and before != after
             for before, after in zip(self._lives, now, strict=True)
         )
-        return {"lives_ended": ended}
+        return {"lives_ended": ended, "clean_ends": self._clean_ends}
 
     async def heal(self) -> None:
         for service in self._services:
@@ -35,8 +38,8 @@ class _Ended:
 class _EndedController(_Ended):
     """Another becomes the active one."""
 
-    def __init__(self, scene: Scene, controller: str, life: str) -> None:
-        super().__init__(scene, [controller], [life])
+    def __init__(self, scene: Scene, controller: str, life: str, clean_ends: int) -> None:
+        super().__init__(scene, [controller], [life], clean_ends)
         self._controller = controller
         self._other_active = 0
 
@@ -64,9 +67,16 @@ class _Paused:
 
 async def _end(scene: Scene, services: Sequence[str], *, kill: bool) -> _Ended:
     lives = [await scene.cluster.life(service) for service in services]
-    end = scene.cluster.kill if kill else scene.cluster.terminate
-    await asyncio.gather(*(end(service) for service in services))
-    return _Ended(scene, services, lives)
+    clean = await asyncio.gather(*(_end_one(scene, service, kill=kill) for service in services))
+    return _Ended(scene, services, lives, sum(clean))
+
+
+async def _end_one(scene: Scene, service: str, *, kill: bool) -> bool:
+    """Whether it ended by itself, and cleanly."""
+    if kill:
+        await scene.cluster.kill(service)
+        return False
+    return await scene.cluster.terminate(service)
 
 
 async def kill_leader(scene: Scene) -> _Ended:
@@ -84,8 +94,8 @@ async def restart_all_brokers(scene: Scene) -> _Ended:
 async def _end_controller(scene: Scene, *, kill: bool) -> _EndedController:
     active = await scene.active_controller()
     life = await scene.cluster.life(active)
-    await (scene.cluster.kill(active) if kill else scene.cluster.terminate(active))
-    return _EndedController(scene, active, life)
+    clean = await _end_one(scene, active, kill=kill)
+    return _EndedController(scene, active, life, int(clean))
 
 
 async def kill_controller(scene: Scene) -> _EndedController:

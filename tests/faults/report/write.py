@@ -8,8 +8,9 @@ from pathlib import Path
 
 from faults.report.page import RunPictures, WorstMoment, page
 from faults.report.worst_moment import said_between
+from faults.result import Result
 from faults.run import FinishedRun
-from faults.verdict import JudgedGap, Result
+from faults.verdict import JudgedGap
 
 
 def write_report(
@@ -33,7 +34,7 @@ def _worst(result: Result, finished: Sequence[FinishedRun]) -> WorstMoment | Non
     gaps = [
         (gap, number, run)
         for number, (verdict, run) in enumerate(zip(result.runs, finished, strict=True), 1)
-        for gap in verdict.gaps
+        for gap in verdict.all_gaps
         if gap.worst.partition is not None
     ]
     if not gaps:

@@ -3,8 +3,8 @@
 import pytest
 
 from faults.catalogue import KINDS
-from faults.effects import RULES, STORY_RULES, lacking, lacking_of_story
-from faults.plan import STORIES
+from faults.effects import RULES, STORY_RULES, is_yet_to_show, lacking, lacking_of_story, told_after
+from faults.plan import ROUND_TRIP, STORIES, TRUNCATION
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -17,9 +17,24 @@ def test_what_its_rules_ask_for_is_an_effect(kind: str) -> None:
     assert lacking(kind, {rule.measure: rule.least for rule in RULES[kind]}) == []
 
 
-def test_each_of_several_kills_ends_a_life() -> None:
-    assert lacking("kill_leader", {"lives_ended": 4}, times=5)
-    assert lacking("kill_leader", {"lives_ended": 5}, times=5) == []
+@pytest.mark.parametrize(
+    ("kind", "measures", "lacks"),
+    [
+        ("drop_packets", {"packets_lost": 500, "percent_lost": 1}, "percent_lost is 1"),
+        ("drop_packets", {"packets_lost": 1, "percent_lost": 100}, "packets_lost is 1"),
+        ("kill_all_etcd", {"store_lost_told": 3, "all_ended": 0}, "all_ended is 0"),
+        ("stop_leader", {"lives_ended": 1, "clean_ends": 0}, "clean_ends is 0"),
+        (
+            "stop_controller",
+            {"lives_ended": 1, "other_active": 1, "clean_ends": 0},
+            "clean_ends is 0",
+        ),
+    ],
+)
+def test_half_an_effect_is_none(kind: str, measures: dict[str, float], lacks: str) -> None:
+    [told] = lacking(kind, measures)
+
+    assert told.startswith(lacks)
 
 
 def test_a_cut_over_which_nothing_was_sent_has_none() -> None:
@@ -32,14 +47,30 @@ def test_a_flipped_bit_that_nobody_found_has_none() -> None:
     assert lacking("flip_bit", {"lives_ended": 1, "damage_told": 0})
 
 
-def test_a_truncation_in_which_no_replica_cut_anything_has_none() -> None:
-    assert lacking_of_story("truncation", 0) == [
-        "truncation was told 0 times, at least 1 shows an effect (a replica cut off what its new "
-        "leader has not)"
-    ]
-    assert lacking_of_story("truncation", 1) == []
+def test_what_only_a_fault_that_lasts_can_show_is_yet_to_show() -> None:
+    assert is_yet_to_show("kill_controller", {"other_active": 0})
+    assert not is_yet_to_show("kill_controller", {"other_active": 1, "lives_ended": 0})
+    assert not is_yet_to_show("kill_leader", {})
+
+
+@pytest.mark.parametrize(("told", "lacks"), [(0, 1), (1, 1), (2, 0)])
+def test_each_cut_off_of_a_truncation_has_a_replica_that_cuts_something_off(
+    told: int, lacks: int
+) -> None:
+    assert len(lacking_of_story(TRUNCATION, told)) == lacks
+
+
+@pytest.mark.parametrize(
+    ("told_ms", "told"), [([], 0), ([5], 0), ([12, 15], 1), ([12, 20], 2), ([31, 40], 1)]
+)
+def test_two_that_are_told_after_one_fault_are_not_the_next_ones(
+    told_ms: list[int], told: int
+) -> None:
+    assert told_after([10, 20], told_ms) == told
 
 
 def test_what_a_story_is_to_bring_about_is_asked_of_stories_that_there_are() -> None:
-    assert STORY_RULES.keys() <= {story.name for story in STORIES}
-    assert lacking_of_story("round_trip", 0) == []
+    stories = {story.name: story for story in STORIES}
+    for name, rule in STORY_RULES.items():
+        assert rule.after in stories[name].kinds
+    assert lacking_of_story(ROUND_TRIP, 0) == []

@@ -51,3 +51,8 @@ def test_windows_that_overlap_leave_no_ordinary_time_between_them() -> None:
     worst = ordinary(successes, [Window(5, 500), Window(450, 950)], Window(0, 1_000))
 
     assert worst == NOWHERE
+
+
+def test_what_lasts_beyond_the_time_that_is_asked_about_is_cut_off_there() -> None:
+    assert gap_in([0, 100, 900], Window(0, 400), until_ms=400) == Gap(100, 400)
+    assert gap_in([0, 100, 900], Window(0, 400), until_ms=2_000) == Gap(100, 900)

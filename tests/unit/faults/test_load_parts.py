@@ -12,16 +12,21 @@ import pytest
 from faults.acknowledgers import MAX_ANSWERS, Acknowledgers, Sequenced
 from faults.compose_override import clock_setting, override
 from faults.kinds.disk import flip_in_last_whole_frame
-from faults.load import LoadSettings, read_settings
+from faults.load import Load, LoadSettings, read_settings
 from faults.report.worst_moment import said_between
 from faults.series import Point, Series
-from faults.service_logs import count_told
+from faults.service_logs import fences_ignored, told_ms
 from faults.values import payload, value_of, values_of_client
-from tidelog.batch import broker_crc32c, producer_crc32c
-from tidelog.history import NO_BROKER, UNREADABLE_VALUE
+from tidelog.history import (
+    NO_BROKER,
+    UNREADABLE_VALUE,
+    HistoryWriter,
+    SendEnded,
+    read_history,
+)
 from tidelog.log_dump import dump_log
-from tidelog.log_format import encode_frame_header, segment_name
-from tidelog.model import Batch, BatchHeader, TopicPartition
+from tidelog.model import NO_OFFSET, TopicPartition
+from unit.faults.segments import write_segment
 
 SEA = TopicPartition("sea", 0)
 # 2026-01-01 00:00 UTC.
@@ -41,6 +46,22 @@ def test_a_value_is_found_again_in_its_record() -> None:
 @pytest.mark.parametrize("record", [None, b"", b"17", payload(17)[:-1], b"x" + payload(17)[1:]])
 def test_what_is_no_such_record_has_no_value(record: bytes | None) -> None:
     assert value_of(record) == UNREADABLE_VALUE
+
+
+@pytest.mark.parametrize(
+    ("base_offset", "offsets"), [(40, [40, 41, 42]), (NO_OFFSET, [NO_OFFSET] * 3)]
+)
+def test_a_batch_is_noted_where_it_was_acknowledged_or_nowhere(
+    base_offset: int, offsets: list[int], tmp_path: Path
+) -> None:
+    settings = LoadSettings("", "", "", [], {}, SEA.topic, partitions=1, rate=1)
+    with HistoryWriter(tmp_path / "history") as history:
+        load = Load(settings, history)
+        load.invoked("producer", SEA, [7, 8, 9])
+        load.acknowledged("producer", SEA, [7, 8, 9], (base_offset, 3, 1), 0)
+
+    noted = read_history(tmp_path / "history")
+    assert [one.offset for _, one in noted if isinstance(one, SendEnded)] == offsets
 
 
 def batch(sequence: int) -> Sequenced:
@@ -82,7 +103,9 @@ def test_seconds_without_an_acknowledgement_are_in_the_series() -> None:
 
 
 def test_settings_are_read_as_they_were_written(tmp_path: Path) -> None:
-    settings = LoadSettings("h", "s", ["b:1"], {"b:1": "127.0.0.1:2"}, "sea", 6, 1_200, producers=2)
+    settings = LoadSettings(
+        "h", "s", "r", ["b:1"], {"b:1": "127.0.0.1:2"}, "sea", 6, 1_200, producers=2
+    )
     settings.write(tmp_path / "load.json")
 
     assert read_settings(tmp_path / "load.json") == settings
@@ -93,10 +116,39 @@ def line(kind: str, time: str = "2026-01-01T00:00:00.500Z") -> bytes:
     return json.dumps({"time": time, "event": "state_change", "kind": kind}).encode()
 
 
-def test_state_changes_of_a_kind_are_counted_and_torn_lines_are_not() -> None:
+def test_state_changes_of_a_kind_are_found_and_torn_lines_are_not() -> None:
     lines = [line("store_lost"), line("store_back"), b"store_lost", line("store_lost")[:-3]]
 
-    assert count_told(lines, "store_lost") == 1
+    assert told_ms(lines, "store_lost") == [round(BEGIN_S * 1000) + 500]
+
+
+def test_state_changes_of_other_topics_are_not_the_loads() -> None:
+    told = json.loads(line("truncation"))
+    lines = [json.dumps(told | {"topic": topic}).encode() for topic in ("sea", "lake", "lake")]
+
+    assert len(told_ms(lines, "truncation", "sea")) == 1
+    assert len(told_ms(lines, "truncation")) == 3
+
+
+@pytest.mark.parametrize(
+    ("stage", "details", "found"),
+    [
+        (
+            "ignored",
+            {"removals": 2, "within_ms": 60_000},
+            [(round(BEGIN_S * 1000) + 500, "broker-3")],
+        ),
+        ("ignored", {}, []),
+        ("completed", {"removals": 2}, []),
+    ],
+)
+def test_a_fence_is_ignored_where_the_controller_tells_of_removals(
+    stage: str, details: dict[str, int], found: list[tuple[int, str]]
+) -> None:
+    told = json.loads(line("broker_fenced"))
+    told |= {"stage": stage, "broker": 3, "details": details}
+
+    assert fences_ignored([json.dumps(told).encode()]) == found
 
 
 def test_the_worst_moment_is_told_in_the_order_of_time() -> None:
@@ -184,22 +236,9 @@ def test_clocks_are_files_that_every_broker_reads() -> None:
     assert clock_setting(3_600) == "+3600\n"
 
 
-def _write_segment(replica: Path, batches: int) -> None:
-    replica.mkdir()
-    content = b""
-    for offset in range(batches):
-        records = b"record %d" % offset
-        header = BatchHeader(offset, 0, 0, 0, 0, 0, 1, 0, 0, -1, -1, -1)
-        header = header._replace(crc32c=producer_crc32c(header, records))
-        crc = broker_crc32c(offset, 0, 0, header.crc32c)
-        whole = Batch(header._replace(broker_crc32c=crc), records)
-        content += encode_frame_header(whole) + records
-    (replica / segment_name(0)).write_bytes(content)
-
-
 def test_a_flipped_bit_is_damage_that_the_checksum_tells(tmp_path: Path) -> None:
     replica = tmp_path / "sea-0.id"
-    _write_segment(replica, 40)
+    write_segment(replica, 40)
     assert [info for _, info in dump_log(replica) if info.fault] == []
 
     where = flip_in_last_whole_frame(replica)

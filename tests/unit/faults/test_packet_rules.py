@@ -28,9 +28,10 @@ def test_who_is_cut_off_from_all_still_hears_itself() -> None:
 
 
 def test_some_packets_drop_at_random() -> None:
-    incoming, _ = rules(packet_rules.drop("F", 20))
+    incoming, rest, *_ = rules(packet_rules.drop("F", 20))
 
     assert "-m statistic --mode random --probability 0.20 -j DROP" in incoming
+    assert rest == "-A F-IN ! -i lo -j RETURN"
 
 
 def test_what_is_redirected_breaks_the_connections_of_before() -> None:
@@ -49,12 +50,15 @@ def test_removal_names_every_chain_that_was_made() -> None:
     assert made == set(removed)
 
 
-def test_packets_that_rules_took_away_are_counted() -> None:
+def test_packets_that_rules_took_away_are_counted_and_those_that_they_let_pass() -> None:
     listing = """\
 Chain F-IN (1 references)
     pkts      bytes target     prot opt in     out     source               destination
       12      720 DROP       0    --  *      *       10.0.0.2             0.0.0.0/0
        3      180 REJECT     6    --  !lo    *       0.0.0.0/0            0.0.0.0/0
+      85     5000 RETURN     0    --  !lo    *       0.0.0.0/0            0.0.0.0/0
        9      500 ACCEPT     0    --  *      *       0.0.0.0/0            0.0.0.0/0
 """
-    assert packet_rules.packets(listing) == 15
+    counted = packet_rules.packets(listing)
+    assert counted == (15, 85)
+    assert counted.percent_lost == 15

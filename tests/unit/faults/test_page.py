@@ -1,14 +1,20 @@
 """The page holds what was found, and what was not shown."""
 
-from faults.gaps import NOWHERE
+from dataclasses import replace
+
+from faults.gaps import NOWHERE, PartitionGap, Window
+from faults.injected import DoneStep
+from faults.plan import ROUND_TRIP
 from faults.report.page import RunPictures, page
 from faults.report.pictures import Span, throughput
+from faults.result import Result
 from faults.series import Point
-from faults.verdict import Result, RunVerdict
+from faults.verdict import JudgedGap, QuietGaps, RunVerdict
 from tidelog.history import Anomaly
+from tidelog.history.write_gaps import Gap
 
 POINTS = [Point(second, 100 * second, 2, 9) for second in range(10, 15)]
-RUN = RunVerdict(1_234, dict.fromkeys(Anomaly, 0), [], [], NOWHERE)
+RUN = RunVerdict(1_234, dict.fromkeys(Anomaly, 0), [], [], QuietGaps(NOWHERE, NOWHERE))
 
 
 def test_problems_are_told_first() -> None:
@@ -38,3 +44,21 @@ def test_faults_are_drawn_where_they_were() -> None:
     assert '<rect x="60.0"' in picture
     assert 'width="465.0"' in picture
     assert "kill_leader" in picture
+
+
+def test_a_gap_without_a_bound_is_not_said_to_be_within_it() -> None:
+    step = DoneStep(ROUND_TRIP, [], Window(0, 1), 2.0)
+    run = replace(RUN, steps=[step], gaps=[[JudgedGap(ROUND_TRIP.name, "", NOWHERE)]])
+    text = page(Result([run]), [RunPictures(POINTS, 10.0)], None, [], seed=7)
+
+    assert "<td></td><td>–</td>" in text
+
+
+def test_what_is_ordinary_is_told_quiet_and_stirred() -> None:
+    quiet = QuietGaps(PartitionGap(Gap(0, 70), None), PartitionGap(Gap(0, 410), None))
+    run = replace(RUN, quiet=quiet, producer_gap_ms=1_250)
+    text = page(Result([run]), [RunPictures(POINTS, 10.0)], None, [], seed=7)
+
+    assert "0.070 s (none)" in text
+    assert "0.410 s (none_stirred)" in text
+    assert "for longer than 1.250 s" in text

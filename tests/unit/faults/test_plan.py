@@ -3,10 +3,24 @@
 import pytest
 
 from faults.catalogue import KINDS, Ability, left_out
-from faults.plan import ALONE_ONLY, MATRIX, ROUND_TRIP, STORIES, TRUNCATION, make_plan
+from faults.container_cluster import LEASE_MS
+from faults.local_cluster import LEASE_TTL_S
+from faults.plan import (
+    ALONE_ONLY,
+    BESIDE,
+    MATRIX,
+    ONE_AT_A_TIME,
+    ROUND_TRIP,
+    STORIES,
+    TRUNCATION,
+    Plan,
+    Step,
+    make_plan,
+)
 
 ALL = frozenset(KINDS)
 LONG_S = 600.0
+SEEDS = range(1, 61)
 
 
 def names(plan_runs: tuple[tuple[object, ...], ...]) -> list[str]:
@@ -41,9 +55,84 @@ def test_what_a_cluster_lacks_is_left_out_with_why() -> None:
 def test_what_does_not_fit_is_left_out_by_name() -> None:
     plan = make_plan(ALL, runs=1, seconds=60, seed=1)
 
-    assert set(plan.no_time) | set(names(plan.runs)) >= set(KINDS)
+    assert set(plan.no_time) | set(plan.kinds) >= set(KINDS)
     assert plan.no_time
-    assert not set(plan.no_time) & set(names(plan.runs))
+    assert not set(plan.no_time) & {*plan.kinds, *names(plan.runs)}
+
+
+def test_what_comes_in_a_mixture_alone_is_left_out_of_a_longer_run_by_name() -> None:
+    plan = make_plan(ALL, runs=1, seconds=300, seed=1)
+
+    assert set(plan.no_time) | set(names(plan.runs)) >= {*KINDS, *(s.name for s in STORIES)}
+    assert any(name.startswith("mixed: ") for name in plan.no_time)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_broker_dies_before_the_leader_that_is_killed_alone(seed: int) -> None:
+    plan = make_plan(ALL, runs=3, seconds=300, seed=seed)
+
+    assert [steps[0].name for steps in plan.runs].count("kill_leader") == 1
+
+
+def mixtures(plan: Plan) -> list[Step]:
+    return [step for steps in plan.runs for step in steps if step.name == "mixed"]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_full_plan_has_every_kind_alone_every_story_and_every_kind_in_a_mixture(
+    seed: int,
+) -> None:
+    plan = make_plan(ALL, runs=3, seconds=300, seed=seed)
+
+    assert plan.no_time == ()
+    assert set(names(plan.runs)) == {*KINDS, *(story.name for story in STORIES), "mixed"}
+    assert {kind for step in mixtures(plan) for kind in step.kinds} == set(KINDS)
+    assert all(sum(step.expected_s for step in steps) <= 300 for steps in plan.runs)
+
+
+@pytest.mark.parametrize("seconds", [60, 90, 120, 180, 240])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_run_of_a_minute_or_more_has_at_least_twelve_kinds(seed: int, seconds: float) -> None:
+    plan = make_plan(ALL, runs=1, seconds=seconds, seed=seed)
+
+    assert len(plan.kinds) >= 12
+    assert sum(step.expected_s for step in plan.runs[0]) <= seconds
+
+
+@pytest.mark.parametrize("seconds", [60, 120, 180, 240])
+def test_in_a_short_run_nothing_lasts_longer_than_it_takes_to_have_its_effect(
+    seconds: float,
+) -> None:
+    plan = make_plan(ALL, runs=3, seconds=seconds, seed=1)
+
+    lasting = {fault.kind: fault.seconds for step in mixtures(plan) for fault in step.faults}
+    assert lasting == {
+        kind: {"kill_all_etcd": 10, "kill_controller": 5}.get(kind, min(3, KINDS[kind].seconds))
+        for kind in lasting
+    }
+
+
+@pytest.mark.parametrize("seconds", [120, 300])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_mixture_has_what_leaves_nobody_to_lead_or_takes_a_measure_away(
+    seed: int, seconds: float
+) -> None:
+    for step in mixtures(make_plan(ALL, runs=3, seconds=seconds, seed=seed)):
+        assert len(set(step.kinds)) == len(step.kinds) >= 2
+        assert all(len(family.intersection(step.kinds)) <= 1 for family in ONE_AT_A_TIME)
+        for kind in ALONE_ONLY.intersection(step.kinds):
+            [beside] = [other for other in step.kinds if other != kind]
+            assert beside in BESIDE[kind]
+
+
+def test_what_has_nothing_harmless_beside_it_comes_alone() -> None:
+    plan = make_plan(["flip_bit", "kill_leader", "pause_leader"], runs=1, seconds=600, seed=1)
+
+    assert "flip_bit" in names(plan.runs)
+    assert {kind for step in mixtures(plan) for kind in step.kinds} == {
+        "kill_leader",
+        "pause_leader",
+    }
 
 
 def test_no_run_is_expected_to_last_longer_than_it_may() -> None:
@@ -82,6 +171,15 @@ def test_the_round_trip_has_a_partition_a_pause_and_a_cut_client_under_latency()
     assert all(fault.at_s > latency.at_s and fault.end_s < latency.end_s for fault in others)
 
 
+@pytest.mark.parametrize("lease_ms", [LEASE_MS, LEASE_TTL_S * 1000])
+def test_a_controller_stays_killed_until_another_can_have_won(lease_ms: int) -> None:
+    plans = [make_plan(ALL, runs=3, seconds=seconds, seed=1) for seconds in (120, LONG_S)]
+    faults = [fault for plan in plans for steps in plan.runs for s in steps for fault in s.faults]
+
+    killed = [fault.seconds * 1000 for fault in faults if fault.kind == "kill_controller"]
+    assert min(killed) >= lease_ms + 2_000
+
+
 def test_truncation_has_several_failovers() -> None:
     assert sum(fault.times for fault in TRUNCATION.faults) >= 4
 
@@ -113,7 +211,7 @@ def test_a_kind_that_is_not_possible_cannot_be_asked_for() -> None:
 def test_mixtures_leave_somebody_that_may_lead() -> None:
     plan = make_plan(ALL, runs=1, seconds=5_000, seed=2, only="mixed")
 
-    assert not {fault.kind for step in plan.runs[0] for fault in step.faults} & ALONE_ONLY
+    assert not ALONE_ONLY.intersection(plan.kinds)
     assert all(not step.is_single for step in plan.runs[0])
 
 

@@ -1,14 +1,17 @@
 """A planted bug is found by what the code without it does not show."""
 
+import json
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
+from faults import planted as faults_planted
 from faults.catalogue import KINDS
 from faults.plan import STORIES
 from faults.planted import MAX_RUNS, PLANTED, Shown, control, hunt, judge
-from faults.verdict import COUNTED
+from faults.result import COUNTED
 from mutants.planted import all_mutants
 from mutants.tree import ROOT
 
@@ -37,36 +40,76 @@ def test_every_planted_bug_and_every_step_exists() -> None:
     assert set(PLANTED.values()) <= {*KINDS, *(story.name for story in STORIES)}
 
 
-def test_the_control_strikes_the_code_as_it_is_by_each_step_once() -> None:
-    strikes = Strikes({})
+def test_the_control_strikes_the_code_as_it_is_by_each_step_with_as_many_seeds() -> None:
+    strikes, brief = Strikes({}), Strikes({})
+    steps = ["kill_leader", "untold_shrink"]
 
-    assert control(["kill_leader", "untold_shrink", "kill_leader"], strikes) == ""
-    assert strikes.were == [(ROOT, "kill_leader", 1), (ROOT, "untold_shrink", 1)]
+    runs = control([*steps, "kill_leader"], strikes, brief)
+
+    assert [run.wrong for run in runs] == [""] * MAX_RUNS * len(steps)
+    assert strikes.were == [(ROOT, step, 1) for step in steps]
+    assert brief.were == [(ROOT, s, seed) for seed in range(2, MAX_RUNS + 1) for s in steps]
 
 
 @pytest.mark.parametrize(
     ("shown", "told"),
     [
-        (Shown("2 lost"), "kill_leader shows 2 lost"),
-        (Shown(no_verdict="no etcd"), "no verdict of kill_leader: no etcd"),
+        (Shown("2 lost"), "kill_leader, seed 3, shows 2 lost"),
+        (Shown(no_verdict="no etcd"), "no verdict of kill_leader, seed 3: no etcd"),
     ],
 )
 def test_a_control_that_is_not_clean_is_told(shown: Shown, told: str) -> None:
-    assert control(["kill_leader"], Strikes({("kill_leader", 1): shown})) == told
+    brief = Strikes({("kill_leader", 3): shown})
+    runs = control(["kill_leader", "untold_shrink"], Strikes({}), brief)
+
+    assert runs[-1].wrong == told
+    assert len(brief.were) == 3
 
 
 def test_a_bug_is_hunted_until_an_anomaly_shows() -> None:
     strikes = Strikes({("kill_leader", 2): Shown("1 lost")})
 
-    assert hunt(TREE, "kill_leader", strikes) == "1 lost"
-    assert [seed for _, _, seed in strikes.were] == [1, 2]
+    runs = hunt(TREE, "kill_leader", strikes, lambda: True)
+
+    assert [(run.seed, run.shown.anomalies) for run in runs] == [(1, ""), (2, "1 lost")]
 
 
 def test_a_bug_that_no_run_shows_survives() -> None:
     strikes = Strikes({("kill_leader", 1): Shown(no_verdict="no etcd")})
 
-    assert hunt(TREE, "kill_leader", strikes) == ""
-    assert len(strikes.were) == MAX_RUNS
+    runs = hunt(TREE, "kill_leader", strikes, lambda: True)
+
+    assert len(runs) == MAX_RUNS
+    assert not any(run.shown.anomalies for run in runs)
+
+
+def test_no_run_is_begun_that_would_last_too_long() -> None:
+    has_time = iter([True, False])
+
+    assert len(hunt(TREE, "kill_leader", Strikes({}), lambda: next(has_time))) == 1
+
+
+@pytest.mark.parametrize(("shows", "status"), [("1 lost", 0), ("", 1)])
+def test_what_each_bug_and_the_code_without_showed_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shows: str, status: int
+) -> None:
+    def strike(tree: Path, _: str, seed: int, **__: object) -> Shown:
+        return Shown(shows if tree == TREE and seed == 2 else "")
+
+    monkeypatch.setattr(faults_planted, "_strike", strike)
+    monkeypatch.setattr(faults_planted, "planted", lambda _: nullcontext(TREE))
+    monkeypatch.chdir(tmp_path)
+
+    assert faults_planted.main(["--only", "ack-from-log-end"]) == status
+    told = json.loads((tmp_path / "out/faults-planted.partial.json").read_text())
+    step = PLANTED["ack-from-log-end"]
+    assert [run["seed"] for run in told["control"]] == [1, 2, 3]
+    assert told["bugs"]["ack-from-log-end"][1] == {
+        "step": step,
+        "seed": 2,
+        "anomalies": shows,
+        "no_verdict": "",
+    }
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,14 @@
-"""When a cluster counts as whole: services by what they tell, the store by what it answers."""
+"""When a cluster counts as whole: services by what they tell, the store by what it answers. Who is
+struck, and by one fault at a time."""
 
+import asyncio
+from collections import Counter
 from collections.abc import Sequence
 
 import pytest
 
+from faults import scene as scenes
+from faults.kinds.network import cut_follower
 from faults.scene import PROBE_PRODUCER, Scene
 from tidelog.client.descriptions import (
     BrokerDescription,
@@ -33,6 +38,9 @@ class World:
 
     async def etcd_answers(self, member: str) -> bool:
         return member not in self.silent
+
+    async def cut(self, service: str, others: Sequence[str], *, only_in: bool) -> None:
+        pass
 
     async def init_producer_id(self, name: str) -> None:
         self.asked_store.append(name)
@@ -99,3 +107,40 @@ async def test_the_store_is_not_asked_while_services_are_missing() -> None:
 
     assert await missing(world) == ["partition 0 has ISR [1, 2]"]
     assert world.asked_store == []
+
+
+async def test_whom_one_fault_strikes_no_other_takes_for_a_follower_or_its_leader() -> None:
+    world = World()
+    scene = Scene(world, "sea", world)  # type: ignore[arg-type]
+    scene.view().strike("broker-2")
+
+    assert await scene.view().follower_and_leader() == ("broker-3", "broker-1")
+
+
+async def test_who_finds_no_free_follower_waits_until_one_is_released(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(scenes, "LOOK_PAUSE_S", 0)
+    world = World()
+    scene = Scene(world, "sea", world)  # type: ignore[arg-type]
+    other = scene.view()
+    for follower in ("broker-2", "broker-3"):
+        other.strike(follower)
+    found = asyncio.create_task(scene.view().follower_and_leader())
+    await asyncio.sleep(0)
+    assert not found.done()
+
+    other.release()
+
+    assert await found == ("broker-2", "broker-1")
+
+
+async def test_a_link_that_is_cut_is_kept_from_others_at_both_ends() -> None:
+    world = World()
+    struck = Counter[str]()
+    scene = Scene(world, "sea", world, struck)  # type: ignore[arg-type]
+
+    cut = await cut_follower(scene)
+
+    assert cut.target == "broker-2 from broker-1"
+    assert set(struck) == {"broker-1", "broker-2"}

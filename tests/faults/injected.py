@@ -1,0 +1,77 @@
+"""What was injected, and how it went. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from faults.effects import lacking, lacking_of_story
+from faults.gaps import Window
+from faults.plan import Step
+
+
+@dataclass(frozen=True, slots=True)
+class Strike:
+    """One time that a fault came. Times of one monotonic clock; `end_ms`: when it was healed."""
+
+    target: str
+    begin_ms: int
+    end_ms: int
+    measures: Mapping[str, float]
+
+    @property
+    def brokers(self) -> frozenset[str]:
+        """Those that it struck; `target` tells people more."""
+        return frozenset(re.findall(r"\bbroker-\d+\b", self.target))
+
+
+@dataclass(frozen=True, slots=True)
+class InjectedFault:
+    """One fault as it came. `times`: that it was to come; `strikes`, at least one: those that it
+    did, in order. `waits_s`: from the end of each but the last until the cluster was whole."""
+
+    kind: str
+    times: int
+    strikes: Sequence[Strike]
+    waits_s: Sequence[float] = ()
+
+    @property
+    def target(self) -> str:
+        return "; ".join(dict.fromkeys(strike.target for strike in self.strikes))
+
+    @property
+    def end_ms(self) -> int:
+        return self.strikes[-1].end_ms
+
+    @property
+    def lacks(self) -> list[str]:
+        """Each time has its own effect: what one has too much of is not another's."""
+        found = [lack for strike in self.strikes for lack in lacking(self.kind, strike.measures)]
+        if len(self.strikes) < self.times:
+            found.append(f"it came {len(self.strikes)} of {self.times} times")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class DoneStep:
+    """`whole_s`: from the end of its last fault until the cluster was whole; None: it was not
+    within the time. `told`: how many of its faults brought about what a story is to."""
+
+    step: Step
+    faults: Sequence[InjectedFault]
+    window: Window
+    whole_s: float | None
+    told: int = 0
+
+    @property
+    def lacks(self) -> list[str]:
+        """What its faults together did not show."""
+        return lacking_of_story(self.step, self.told)
+
+    @property
+    def longest_whole_s(self) -> float | None:
+        """With what became whole between two times of one fault."""
+        if self.whole_s is None:
+            return None
+        return max([self.whole_s, *(wait for fault in self.faults for wait in fault.waits_s)])

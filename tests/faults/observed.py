@@ -1,0 +1,82 @@
+"""What a run shows beside the history's check: how far its consumers came, which high watermarks
+were read, how long each producer waited. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tidelog.history import HighWatermarkEnded, Operation, Outcome, SendEnded
+from tidelog.model import TopicPartition
+
+# From the end of writing until consumers have read what was acknowledged.
+CATCH_UP_S = 30.0
+
+
+class ReaderSeen(NamedTuple):
+    """`behind`: by partition, its position and what was acknowledged. `repositioned`: how often it
+    was told that the log is not what it had read. `errors`: all that polls raised, by code."""
+
+    name: str
+    behind: Mapping[str, tuple[int, int]]
+    repositioned: int
+    errors: Mapping[str, int]
+
+    @property
+    def problems(self) -> list[str]:
+        found = [
+            f"{self.name} stands at {position} of {partition} {CATCH_UP_S:g} s after the load, and "
+            f"{end} were acknowledged"
+            for partition, (position, end) in self.behind.items()
+        ]
+        if self.repositioned:
+            # No fault that is planned elects uncleanly.
+            found.append(
+                f"{self.name} was told {self.repositioned} times that what it had read is gone"
+            )
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """`hw_read_ms`: when the load last read each partition's high watermark. `producer_gap_ms`:
+    the longest that one producer, whatever it wrote to, had no write acknowledged."""
+
+    hw_read_ms: Mapping[TopicPartition, int]
+    producer_gap_ms: int
+    readers: Sequence[ReaderSeen] = ()
+
+
+class Observer:
+    """Looks on while a history of one load goes to its check."""
+
+    def __init__(self) -> None:
+        self._hw_read_ms: dict[TopicPartition, int] = {}
+        self._acknowledged_ms: dict[str, int] = {}
+        self._producer_gap_ms = 0
+
+    def watch(self, operations: Iterable[tuple[int, Operation]]) -> Iterator[tuple[int, Operation]]:
+        for line, operation in operations:
+            if isinstance(operation, SendEnded):
+                self._send_ended(operation)
+            elif isinstance(operation, HighWatermarkEnded) and operation.outcome is Outcome.OK:
+                partition = TopicPartition(operation.topic, operation.partition)
+                self._hw_read_ms[partition] = operation.time_ms
+            yield line, operation
+
+    def _send_ended(self, send: SendEnded) -> None:
+        if send.outcome is Outcome.OK:
+            # One that can go on no longer is followed by another, which is the same to its users.
+            producer = send.client.partition(".")[0]
+            self._note_gap(send.time_ms - self._acknowledged_ms.get(producer, send.time_ms))
+            self._acknowledged_ms[producer] = send.time_ms
+
+    def _note_gap(self, length_ms: int) -> None:
+        self._producer_gap_ms = max(self._producer_gap_ms, length_ms)
+
+    def finish(self, load_end_ms: int, readers: Sequence[ReaderSeen]) -> Observed:
+        """After the last acknowledgement writing was tried until the load ended."""
+        for at_ms in self._acknowledged_ms.values():
+            self._note_gap(load_end_ms - at_ms)
+        return Observed(self._hw_read_ms, self._producer_gap_ms, readers)

@@ -1,0 +1,165 @@
+"""What all runs have shown together, and whether that is enough. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from faults.catalogue import KINDS, NOISY_GAP_MS
+from faults.effects import lacking
+from faults.injected import InjectedFault
+from faults.verdict import RunVerdict
+from tidelog.history import Anomaly
+
+# Of a full proof; a short run proves less, and says so.
+FULL_RUNS = 3
+FULL_MINUTES = 5.0
+FULL_KINDS = 12
+FULL_ACKNOWLEDGED = 2_000_000
+NOTHING_DONE = "none"
+STIRRED = "none_stirred"
+
+# The keys of the result that count anomalies, each with its class.
+COUNTED = {
+    "lost": Anomaly.LOST_WRITE,
+    "duplicated": Anomaly.DUPLICATE,
+    "unseen": Anomaly.UNSEEN,
+    "aborted_reads": Anomaly.ABORTED_READ,
+    "hw_regressions": Anomaly.HW_REGRESSION,
+    "divergent_replicas": Anomaly.REPLICA_DIVERGENCE,
+}
+
+
+@dataclass(slots=True)
+class Result:
+    """Of all runs together. `left_out`: kinds and steps with why, those for want of time among
+    them."""
+
+    runs: list[RunVerdict] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+    no_time: Sequence[str] = ()
+
+    @property
+    def acknowledged(self) -> int:
+        return sum(run.acknowledged for run in self.runs)
+
+    @property
+    def failed(self) -> int:
+        return sum(run.failed for run in self.runs)
+
+    @property
+    def unknown(self) -> int:
+        return sum(run.unknown for run in self.runs)
+
+    @property
+    def injected_kinds(self) -> list[str]:
+        present = {fault.kind for fault in self._injected}
+        return [kind for kind in KINDS if kind in present]
+
+    @property
+    def _injected(self) -> list[InjectedFault]:
+        return [fault for run in self.runs for done in run.steps for fault in done.faults]
+
+    def count(self, anomaly: Anomaly) -> int:
+        return sum(run.anomalies[anomaly] for run in self.runs)
+
+    def problems(
+        self, *, is_full: bool, needs_all: bool = False, bounds_gaps: bool = True, only: str = ""
+    ) -> list[str]:
+        """Empty: all that was asked for was shown. `needs_all`: a full proof leaves no kind out.
+        `bounds_gaps`: False on a machine whose other work says how long a write takes. `only`: the
+        step that was asked for; empty: all."""
+        found = [
+            f"run {number}: {problem}"
+            for number, run in enumerate(self.runs, 1)
+            for problem in (*run.problems, *(run.late if bounds_gaps else ()))
+        ]
+        if not self.acknowledged:
+            found.append("no record was acknowledged, so nothing was shown")
+        if not self.injected_kinds:
+            found.append("no fault was injected, so nothing was shown")
+        if only and only not in self._injected_steps:
+            found.append(f"{only} was not injected")
+        return found + (self._short_of_full(needs_all, bounds_gaps) if is_full else [])
+
+    @property
+    def _injected_steps(self) -> set[str]:
+        return {done.step.name for run in self.runs for done in run.steps if done.faults}
+
+    def _short_of_full(self, needs_all: bool, bounds_gaps: bool) -> list[str]:
+        found = [f"{name} did not fit into the time" for name in self.no_time]
+        if bounds_gaps:
+            found += self._noise
+        if needs_all:
+            found += [f"{name} was left out: {why}" for name, why in self.left_out.items()]
+        kinds = len(self.injected_kinds)
+        if kinds < FULL_KINDS:
+            found.append(f"{kinds} kinds of faults; a full proof has {FULL_KINDS}")
+        if self.acknowledged < FULL_ACKNOWLEDGED:
+            found.append(
+                f"{self.acknowledged:,} records were acknowledged; a full proof has "
+                f"{FULL_ACKNOWLEDGED:,}"
+            )
+        return found
+
+    @property
+    def _noise(self) -> list[str]:
+        """Where what nobody should notice would be held against what everybody notices."""
+        gaps = self._gaps()
+        return [
+            f"the machine is too noisy to judge gaps: {name} is {gaps[name]:g} s, and at most "
+            f"{NOISY_GAP_MS / 1000:g} s shows anything"
+            for name in (NOTHING_DONE, STIRRED)
+            if gaps.get(name, 0) * 1000 > NOISY_GAP_MS
+        ]
+
+    def as_json(self) -> dict[str, object]:
+        """What `out/faults.json` holds. `faults`: by kind, how many came and had their effect.
+        `gaps_seconds`: by step, and so by kind where it came alone, the worst; without any fault as
+        "none", and as "none_stirred" while processes that belong to no cluster came and went."""
+        return {
+            "acknowledged": self.acknowledged,
+            "failed": self.failed,
+            "unknown": self.unknown,
+            **{key: self.count(anomaly) for key, anomaly in COUNTED.items()},
+            "faults": self._faults(),
+            "whole_again_seconds": self._whole_again(),
+            "gaps_seconds": self._gaps(),
+            "producer_gap_seconds": round(
+                max((run.producer_gap_ms for run in self.runs), default=0) / 1000, 3
+            ),
+        }
+
+    def _faults(self) -> dict[str, dict[str, int]]:
+        faults: dict[str, dict[str, int]] = {}
+        for fault in self._injected:
+            counts = faults.setdefault(fault.kind, {"injected": 0, "with_effect": 0})
+            counts["injected"] += len(fault.strikes)
+            counts["with_effect"] += sum(
+                not lacking(fault.kind, strike.measures) for strike in fault.strikes
+            )
+        return {kind: faults[kind] for kind in self.injected_kinds}
+
+    def _whole_again(self) -> float | None:
+        """The longest; None: once it was not at all."""
+        longest = 0.0
+        for run in self.runs:
+            for done in run.steps:
+                whole_s = done.longest_whole_s
+                if whole_s is None:
+                    return None
+                longest = max(longest, whole_s)
+        return round(longest, 2)
+
+    def _gaps(self) -> dict[str, float]:
+        worst: dict[str, int] = {}
+        for run in self.runs:
+            _raise(worst, NOTHING_DONE, run.quiet.none.gap.length_ms)
+            _raise(worst, STIRRED, run.quiet.stirred.gap.length_ms)
+            for gap in run.all_gaps:
+                _raise(worst, gap.step, gap.worst.gap.length_ms)
+        return {name: round(ms / 1000, 3) for name, ms in worst.items()}
+
+
+def _raise(worst: dict[str, int], name: str, length_ms: int) -> None:
+    worst[name] = max(worst.get(name, 0), length_ms)

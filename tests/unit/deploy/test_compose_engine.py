@@ -1,0 +1,100 @@
+"""When the suites that need containers may be left out: only where the machine can have none."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from compose.engine import CANNOT_BE_HAD, ROOT, STANDIN_VARIABLE
+
+NO_ENGINE = "exit 1"
+# An engine without any image, and no way to a registry.
+NO_IMAGES = 'case "$1" in image|pull) exit 1;; esac'
+SCRIPT = "#!/bin/sh\n"
+
+Program = Callable[[str, str], Path]
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    """Writes one, by its name and what its shell does."""
+
+    def write(name: str, script: str) -> Path:
+        path = tmp_path / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"{SCRIPT}{script}\n")
+        path.chmod(0o755)
+        return path
+
+    return write
+
+
+def prepared(docker: Path, standins: Path | None = None) -> subprocess.CompletedProcess[str]:
+    named = {} if standins is None else {STANDIN_VARIABLE: str(standins)}
+    return subprocess.run(
+        [sys.executable, "-m", "compose.engine"],
+        env={"PATH": f"{docker.parent}:/usr/bin:/bin", "PYTHONPATH": str(ROOT / "tests"), **named},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("docker", [NO_ENGINE, NO_IMAGES])
+def test_what_the_machine_lacks_and_nobody_brings_has_a_status_of_its_own(
+    program: Program, docker: str
+) -> None:
+    ended = prepared(program("docker", docker))
+    assert ended.returncode == CANNOT_BE_HAD
+    assert STANDIN_VARIABLE in ended.stderr or "no registry gives" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("docker", [NO_ENGINE, NO_IMAGES])
+@pytest.mark.parametrize("standins", ["exit 3", "exit 0"], ids=["fails", "brings nothing"])
+def test_a_program_that_does_not_bring_it_is_a_failure(
+    program: Program, docker: str, standins: str
+) -> None:
+    ended = prepared(program("docker", docker), program("standins", standins))
+    assert ended.returncode == 1, ended.stderr
+
+
+def test_where_all_is_there_nothing_is_made(program: Program) -> None:
+    ended = prepared(program("docker", "exit 0"), program("standins", "exit 1"))
+    assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("status", "passes", "runs"),
+    [(0, True, True), (CANNOT_BE_HAD, True, False), (1, False, False), (124, False, False)],
+)
+def test_ci_leaves_the_suites_out_only_where_there_can_be_no_engine(
+    tmp_path: Path, program: Program, status: int, passes: bool, runs: bool
+) -> None:
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci/run", tmp_path / ".ci")
+    made = tmp_path / "made"
+    made.touch()
+    program("make", f'echo "$@" >> {made}')
+    for name in ("promtool", "chromium"):
+        program(name, "exit 1")
+    python = program("python", f"exit {status}")
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv/bin").symlink_to(python.parent)
+
+    ended = subprocess.run(
+        [tmp_path / ".ci/run"],
+        env={"PATH": f"{python.parent}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode == 0) is passes, ended.stderr
+    assert any(line.startswith("compose-test") for line in made.read_text().splitlines()) is runs
+    assert ("compose-test, faults: not run" in ended.stderr) is (status == CANNOT_BE_HAD)

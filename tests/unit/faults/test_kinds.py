@@ -1,0 +1,95 @@
+"""What is measured of a fault is what it did."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from faults.effects import lacking
+from faults.kinds.disk import flip_bit
+from faults.kinds.etcd import kill_all_etcd
+from faults.kinds.process import stop_controller, stop_leader
+from faults.scene import Scene
+from unit.faults.segments import write_segment
+
+
+class Cluster:
+    """Services come back as others whatever is done to them. `ended`: members of etcd."""
+
+    brokers: Sequence[str] = ()
+    etcd_members = ("etcd-1", "etcd-2", "etcd-3")
+
+    def __init__(self, *, is_clean: bool = True, ended: int = 3, data_dir: Path = Path()) -> None:
+        self._data_dir = data_dir
+        self._is_clean = is_clean
+        self._ended = ended
+        self._lives = 0
+
+    async def terminate(self, _: str) -> bool:
+        return self._is_clean
+
+    async def life(self, _: str) -> str:
+        self._lives += 1
+        return str(self._lives)
+
+    async def kill(self, _: str) -> None:
+        pass
+
+    def data_dir(self, _: str) -> Path:
+        return self._data_dir
+
+    def log_since_now(self, _: str) -> None:
+        return None
+
+    async def kill_all_etcd(self) -> int:
+        return self._ended
+
+
+class There:
+    """A scene in which whoever is asked for is there."""
+
+    topic = "sea"
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    async def busiest_leader(self) -> str:
+        return "broker-1"
+
+    async def follower_and_leader(self) -> tuple[str, str]:
+        return "broker-2", "broker-1"
+
+    async def active_controller(self) -> str:
+        return "controller-1"
+
+    async def describe(self) -> None:
+        return None
+
+
+def scene(**cluster: Any) -> Scene:
+    return cast(Scene, There(Cluster(**cluster)))
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+async def test_a_stop_that_had_to_be_a_kill_after_all_is_none(is_clean: bool) -> None:
+    told = await (await stop_leader(scene(is_clean=is_clean))).measured()
+    assert (lacking("stop_leader", told) == []) is is_clean
+    told = await (await stop_controller(scene(is_clean=is_clean))).measured()
+    assert told["clean_ends"] == is_clean
+
+
+@pytest.mark.parametrize(("ended", "all_ended"), [(1, 0), (2, 0), (3, 1)])
+async def test_etcd_is_away_where_all_of_its_members_ended(ended: int, all_ended: int) -> None:
+    told = await (await kill_all_etcd(scene(ended=ended))).measured()
+
+    assert told["all_ended"] == all_ended
+
+
+async def test_a_bit_flips_where_the_newest_segment_is_not_just_begun(tmp_path: Path) -> None:
+    for number, batches in enumerate((0, 40, 2)):
+        write_segment(tmp_path / "replicas" / f"sea-{number}.id", batches)
+
+    active = await flip_bit(scene(data_dir=tmp_path))
+
+    assert "sea-1.id/" in active.target

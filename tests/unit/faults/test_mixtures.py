@@ -1,0 +1,158 @@
+"""In a mixture each kind has its effect, whichever brokers the others have struck before it: held
+against a small cluster, in which the kinds strike in every order and choose in every way."""
+
+from collections.abc import Iterator, Sequence
+from itertools import permutations
+from typing import NamedTuple
+
+import pytest
+
+from faults.catalogue import KINDS
+from faults.plan import ALONE_ONLY, Step, make_plan, may_mix
+
+BROKERS = frozenset({1, 2, 3})
+SEEDS = range(1_000)
+# Runs, and the seconds of each.
+LENGTHS = [(1, 60), (1, 120), (3, 120), (1, 240), (3, 300), (1, 900)]
+
+LEADER, FOLLOWER = "a leader", "a follower"
+PAIR, ALL = "a follower and its leader", "all brokers"
+# Whom each kind strikes; the others: no broker.
+STRIKES = {
+    "kill_leader": LEADER,
+    "stop_leader": LEADER,
+    "pause_leader": LEADER,
+    "pause_follower": FOLLOWER,
+    "restart_all_brokers": ALL,
+    "cut_off_leader": LEADER,
+    "cut_follower": PAIR,
+    "cut_leader_from_followers": LEADER,
+    "cut_one_way": LEADER,
+    "cut_leader_from_etcd": LEADER,
+    "drop_packets": LEADER,
+    "cut_off_clients": LEADER,
+    "hang_answers": LEADER,
+    "delay_services": LEADER,
+    "fill_disk": LEADER,
+    "flip_bit": FOLLOWER,
+    "skew_clock": LEADER,
+}
+# By packets between it and a broker that is there each of these is measured, or by records that
+# are committed with one.
+WITH_ANOTHER = {
+    "cut_leader_from_followers",
+    "cut_one_way",
+    "fill_disk",
+    "skew_clock",
+    "flip_bit",
+}
+CONTROLLERS = {"kill_controller", "stop_controller", "pause_controller"}
+MEMBERS = {"kill_etcd_member", "kill_etcd_leader", "kill_all_etcd"}
+
+
+class Struck(NamedTuple):
+    kind: str
+    brokers: frozenset[int]
+
+
+def choices(kind: str, free: frozenset[int]) -> Iterator[frozenset[int]]:
+    """Whom it may strike of those that nothing else strikes."""
+    strikes = STRIKES.get(kind)
+    if strikes is None:
+        yield frozenset()
+    elif strikes == ALL:
+        if free == BROKERS:
+            yield free
+    elif strikes == PAIR:
+        yield from (frozenset(pair) for pair in permutations(free, 2))
+    elif strikes == LEADER or len(free) > 1:
+        yield from (frozenset({broker}) for broker in free)
+
+
+def outcomes(kinds: Sequence[str], struck: tuple[Struck, ...] = ()) -> Iterator[tuple[Struck, ...]]:
+    """Each way in which they may strike, in this order; shorter where one finds nobody."""
+    if not kinds:
+        yield struck
+        return
+    free = BROKERS.difference(*(one.brokers for one in struck))
+    found = list(choices(kinds[0], free))
+    if not found:
+        yield struck
+    for brokers in found:
+        yield from outcomes(kinds[1:], (*struck, Struck(kinds[0], brokers)))
+
+
+def what_lacks(kinds: Sequence[str]) -> str:
+    """Empty: each finds whom to strike, and with whom it has its effect."""
+    if len(CONTROLLERS.intersection(kinds)) > 1:
+        return "of two controllers both are struck"
+    if len(MEMBERS.intersection(kinds)) > 1:
+        return "of three etcd members two are struck"
+    for order in permutations(kinds):
+        for struck in outcomes(order):
+            if len(struck) < len(kinds):
+                return f"{order[len(struck)]} finds nobody after {struck}"
+            unharmed = BROKERS.difference(*(one.brokers for one in struck))
+            for one in struck:
+                if one.kind in WITH_ANOTHER and not unharmed:
+                    return f"{one.kind} has nobody beside it in {struck}"
+    return ""
+
+
+def mixtures(plan: tuple[tuple[Step, ...], ...]) -> set[tuple[str, ...]]:
+    return {tuple(step.kinds) for steps in plan for step in steps if step.name == "mixed"}
+
+
+@pytest.mark.parametrize(("runs", "seconds"), LENGTHS)
+def test_whatever_the_seed_each_kind_of_a_mixture_has_its_effect(runs: int, seconds: int) -> None:
+    drawn = set[tuple[str, ...]]()
+    for seed in SEEDS:
+        drawn |= mixtures(make_plan(KINDS, runs=runs, seconds=seconds, seed=seed).runs)
+
+    assert drawn
+    assert {kinds: lacks for kinds in drawn if (lacks := what_lacks(kinds))} == {}
+
+
+def test_whatever_is_asked_for_alone_each_kind_of_a_mixture_has_its_effect() -> None:
+    drawn = set[tuple[str, ...]]()
+    for seed in SEEDS:
+        plan = make_plan(KINDS, runs=1, seconds=200, seed=seed, only="mixed")
+        drawn |= mixtures(plan.runs)
+
+    assert len({kind for kinds in drawn for kind in kinds}) == len(KINDS) - len(ALONE_ONLY)
+    assert {kinds: lacks for kinds in drawn if (lacks := what_lacks(kinds))} == {}
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        # As they were drawn once: nobody was left that follows.
+        ("cut_follower", "kill_leader", "pause_leader"),
+        ("pause_follower", "stop_leader", "cut_off_leader"),
+        # Below the min ISR nothing comes to the disk, nor a stamp of the clock.
+        ("fill_disk", "kill_leader", "pause_leader"),
+        ("skew_clock", "kill_leader", "stop_leader"),
+        # Nobody is there from whom it is cut off.
+        ("cut_leader_from_followers", "kill_leader", "stop_leader"),
+        ("kill_controller", "pause_controller"),
+        ("kill_etcd_leader", "kill_etcd_member"),
+    ],
+)
+def test_kinds_that_need_the_same_brokers_are_told_by_the_cluster_and_do_not_mix(
+    kinds: tuple[str, ...],
+) -> None:
+    assert what_lacks(kinds)
+    assert not may_mix(kinds)
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        ("kill_leader", "pause_leader", "hang_answers"),
+        ("cut_follower", "kill_leader", "kill_controller"),
+        ("fill_disk", "pause_follower", "kill_etcd_leader"),
+    ],
+)
+def test_kinds_for_which_there_are_brokers_enough_mix(kinds: tuple[str, ...]) -> None:
+    assert not what_lacks(kinds)
+    assert may_mix(kinds)
