@@ -6,9 +6,14 @@ import signal
 from collections.abc import Generator
 
 import pytest
+from hypothesis import settings
 from pluggy import Result
 
 IN_CI = os.environ.get("CI") == "true"
+
+# How long one example takes is the machine's affair; what hangs has pytest's timeout.
+settings.register_profile("tidelog", settings(), deadline=None)
+settings.load_profile("tidelog")
 
 # A shell lets what it starts in the background ignore SIGINT, and so would all that tests start,
 # some of which is to end by it.

@@ -9,6 +9,7 @@ import time
 import httpx
 from playwright.async_api import expect
 
+from console.answers import until_partition
 from console.console import Console
 from tidelog_runtime.local.cluster import LocalCluster
 
@@ -91,7 +92,7 @@ async def test_another_replica_is_made_leader(console: Console, rest: httpx.Asyn
     await console.look()
     await console.button("Let it lead").click()
     await expect(console.page.get_by_text("Broker 2 leads helm/0.")).to_be_visible()
-    assert (await rest.get("/v1/topics/helm/partitions/0")).json()["leader"] == 2
+    await until_partition(rest, "helm/0", leader=2)
     await expect(console.page.get_by_label("State changes")).to_contain_text("leader 1 → 2")
     lanes = console.page.get_by_label("Who led, who was in sync")
     led = lanes.get_by_role("img", name=re.compile("Broker 1: led from .*, in sync from .* to now"))
@@ -121,11 +122,11 @@ async def test_maintenance_and_the_restart_check_tell_what_they_mean(
     await console.button("End maintenance").click()
     await expect(console.button("Maintenance of broker 1")).to_be_visible()
 
-    assert (await rest.get("/v1/topics/keel/partitions/0")).json()["leader"] == 2
+    await until_partition(rest, "keel/0", leader=2)
     await console.button("Preferred leaders…").click()
     row = console.plan.get_by_role("row").filter(has=console.page.get_by_text("keel/0"))
     await expect(row.get_by_role("cell")).to_have_text(["keel/0", "2", "1", ""])
     await console.button("Elect them").click()
     again = console.page.get_by_role("status").get_by_text("led by preferred replicas again")
     await expect(again).to_be_visible()
-    assert (await rest.get("/v1/topics/keel/partitions/0")).json()["leader"] == 1
+    await until_partition(rest, "keel/0", leader=1)

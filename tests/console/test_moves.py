@@ -10,7 +10,9 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import expect
 
+from console.answers import until_partition, until_partitions, until_replicas
 from console.console import Console
+from integration.waiting import until
 from tidelog_runtime.local.cluster import LocalCluster
 
 # Of a broker's bytes a second: what is copied takes minutes.
@@ -22,11 +24,6 @@ VALUE = "spray" * 1_600
 async def created(rest: httpx.AsyncClient, topic: str, assignment: list[list[int]]) -> None:
     body = {"topic": topic, "assignment": assignment}
     (await rest.post("/v1/topics", json=body)).raise_for_status()
-
-
-async def replicas_of(rest: httpx.AsyncClient, topic: str) -> list[list[int]]:
-    partitions = (await rest.get(f"/v1/topics/{topic}/partitions")).json()["items"]
-    return [one["replicas"] for one in partitions]
 
 
 async def broker(rest: httpx.AsyncClient, broker_id: int) -> dict[str, Any]:
@@ -56,7 +53,7 @@ async def test_a_move_is_followed_to_its_end_and_taken_back(
     await console.follow()
     await console.until_state("done")
     await expect(console.page.get_by_text("2 of 2 moves done")).to_be_visible()
-    assert await replicas_of(rest, "drift") == [[3, 2], [3, 1]]
+    await until_replicas(rest, "drift", [[3, 2], [3, 1]])
 
     await console.button("Move back…").click()
     await expect(console.plan).to_contain_text("2 partitions")
@@ -64,7 +61,7 @@ async def test_a_move_is_followed_to_its_end_and_taken_back(
     await console.follow()
     await expect(console.page.get_by_role("heading", name="Reversal")).to_be_visible()
     await console.until_state("done")
-    assert await replicas_of(rest, "drift") == [[1, 2], [2, 1]]
+    await until_replicas(rest, "drift", [[1, 2], [2, 1]])
 
 
 @pytest.mark.usefixtures("slowly")
@@ -90,11 +87,11 @@ async def test_a_move_under_way_is_seen_and_cancelled(
 
     await console.button("Cancel…").click()
     await expect(console.plan).to_contain_text("1 move under way would go back")
-    assert await replicas_of(rest, "ebb") == [[1, 2, 3]]
+    await until_replicas(rest, "ebb", [[1, 2, 3]])
     await console.button("Stop it, and go back").click()
     await console.until_state("cancelled")
     await expect(console.button("Cancel…")).to_have_count(0)
-    assert await replicas_of(rest, "ebb") == [[1, 2]]
+    await until_replicas(rest, "ebb", [[1, 2]])
 
 
 @pytest.mark.usefixtures("slowly")
@@ -116,8 +113,7 @@ async def test_min_isr_follows_a_move_to_fewer_replicas_and_comes_back_when_it_i
     (await rest.post("/v1/operations/neap-to-3/cancel", json={})).raise_for_status()
     await console.until_state("in sync")
     await expect(min_isr).to_have_text("2")
-    told = (await rest.get("/v1/topics/neap/partitions/0")).json()
-    assert (told["min_isr"], told["replicas"]) == (2, [1, 2])
+    await until_partition(rest, "neap/0", min_isr=2, replicas=[1, 2])
 
 
 async def test_the_throttle_is_set_and_shown(console: Console, rest: httpx.AsyncClient) -> None:
@@ -146,7 +142,12 @@ async def test_each_partition_of_a_topic_gets_more_replicas(
     ).click()
     await console.follow()
     await console.until_state("done")
-    assert [sorted(replicas) for replicas in await replicas_of(rest, "fog")] == [[1, 2, 3]] * 2
+
+    async def are_more() -> bool:
+        placed = await until_partitions(rest, "fog", 2)
+        return [sorted(one["replicas"]) for one in placed] == [[1, 2, 3]] * 2
+
+    await until(are_more, "each partition of fog has three replicas")
 
 
 async def test_a_plan_that_has_changed_since_it_was_shown_is_refused_and_shown_anew(
@@ -164,7 +165,7 @@ async def test_a_plan_that_has_changed_since_it_was_shown_is_refused_and_shown_a
     await console.button("Begin").click()
     await expect(console.dialog.get_by_role("alert")).to_contain_text("the cluster has changed")
     await expect(console.plan).to_have_count(0)
-    assert await replicas_of(rest, "spume") == [[1], [2], [3]]
+    await until_replicas(rest, "spume", [[1], [2], [3]])
     await console.look()
     await expect(console.plan).to_contain_text("3 partitions would change replicas")
     # The browser tells of the refused request itself.

@@ -5,7 +5,9 @@ from __future__ import annotations
 import httpx
 from playwright.async_api import expect
 
+from console.answers import until_partitions
 from console.console import Console
+from integration.waiting import until
 
 
 async def topics(rest: httpx.AsyncClient) -> list[str]:
@@ -27,7 +29,7 @@ async def test_a_topic_is_created_as_it_was_shown(
     await console.button("Create it").click()
     await expect(console.page.get_by_role("status").get_by_text("waves is created")).to_be_visible()
     await expect(console.page.get_by_role("link", name="waves", exact=True)).to_be_visible()
-    placed = (await rest.get("/v1/topics/waves/partitions")).json()["items"]
+    placed = await until_partitions(rest, "waves", 4)
     assert [", ".join(map(str, one["replicas"])) for one in placed] == [row[2] for row in shown]
 
 
@@ -69,7 +71,11 @@ async def test_a_topic_is_deleted_only_once_its_name_is_typed(
     await console.page.get_by_label("Type foam to confirm").fill("foam")
     await delete.click()
     await expect(console.page.get_by_text("Topic foam is deleted.")).to_be_visible()
-    assert "foam" not in await topics(rest)
+
+    async def is_gone() -> bool:
+        return "foam" not in await topics(rest)
+
+    await until(is_gone, "foam is not listed any more")
 
 
 async def test_a_configuration_is_changed(console: Console, rest: httpx.AsyncClient) -> None:
@@ -98,7 +104,7 @@ async def test_partitions_are_added_and_removed_with_consent(
     shown = [await row.get_by_role("cell").all_inner_texts() for row in rows]
     await console.button("Add them").click()
     await expect(console.page.get_by_text("swell has 5 partitions")).to_be_visible()
-    placed = (await rest.get("/v1/topics/swell/partitions")).json()["items"]
+    placed = await until_partitions(rest, "swell", 5)
     assert [", ".join(map(str, one["replicas"])) for one in placed[2:]] == [row[2] for row in shown]
 
     facts = console.page.get_by_role("main").get_by_role("definition")

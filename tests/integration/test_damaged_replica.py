@@ -21,6 +21,7 @@ from integration.topics import (
 from integration.waiting import until
 from tidelog.client.descriptions import PartitionDescription, TopicDescription
 from tidelog.log_dump import dump_log
+from tidelog.model import NO_LEADER
 from tidelog_runtime.demo.replicas import differing, find_replica
 from tidelog_runtime.local.cluster import LocalCluster
 
@@ -117,13 +118,18 @@ async def test_damage_that_a_new_leader_finds_is_not_served_and_another_leads(
     assert faults(replica)
     assert said.told("replica_damaged") == []
 
-    async def look() -> bool:
-        return (await partition_of(cluster, topic.name)).leader == damaged
-
     leader = (await partition_of(cluster, topic.name)).leader
+
+    async def look() -> TopicDescription | None:
+        """It led other partitions as well, and each of them is moved in its own time."""
+        now = await describe(cluster, topic.name)
+        leads = now.partitions[0].leader == damaged
+        moved = not {leader, NO_LEADER} & {p.leader for p in now.partitions}
+        return now if leads and moved else None
+
     await cluster.kill(leader)
-    await until(look, f"broker {damaged} leads")
-    before = await describe(cluster, topic.name)
+    before = await until(look, f"broker {damaged} leads, and none is led by broker {leader}")
+    assert before is not None
     await assert_all_is_read(cluster, topic)
     await until_led_by_another(cluster, topic.name, before.partitions[0])
     after = await describe(cluster, topic.name)

@@ -156,7 +156,12 @@ async def test_another_controller_finishes_what_one_began(cluster: LocalCluster)
     cluster.start_controller(active)
 
     assert over.state == "done"
-    assert {len(replicas) for replicas in await replicas_of(cluster, topic)} == {3}
+
+    async def wider() -> bool:
+        """Brokers hear of it a moment after the controller."""
+        return {len(replicas) for replicas in await replicas_of(cluster, topic)} == {3}
+
+    await until(wider, f"each partition of {topic} has three replicas")
     assert Counter(await read_values(cluster, topic)) == Counter(VALUES)
 
 

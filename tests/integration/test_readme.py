@@ -16,29 +16,46 @@ TIMEOUT_SECONDS = 60
 COMPOSE = "docker-compose "
 # Of `make up`; the clusters of tests lie elsewhere.
 DIRECTORY = ".tidelog/"
+JOB = "tidelog_pipeline"
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+# Their commands are those of a data engineer, and have tests of their own.
+ON_SPARK = ("Spark", "Jobs on Spark")
 
 
-def commands() -> list[str]:
+def sections() -> dict[str, str]:
+    """By heading."""
+    parts = re.split(r"^## (.*)\n", README, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def blocks(language: str, text: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def commands(text: str) -> list[str]:
     """Without their comments; what would ask is told, because nobody can be asked here."""
-    lines = [line[2:] for block in blocks("console") for line in block.splitlines()]
+    joined = [re.sub(r"\\\n\s*", "", block) for block in blocks("console", text)]
+    lines = [line[2:] for block in joined for line in block.splitlines()]
     stripped = [re.sub(r"\s+#.*", "", line) for line in lines]
     return [c + " --yes" if "recover" in c else c for c in stripped]
+
+
+def commands_of_the_tour() -> list[str]:
+    texts = [text for title, text in sections().items() if title not in ON_SPARK]
+    return [c for text in texts for c in commands(text) if JOB not in c]
 
 
 def tour() -> list[str]:
     """What is done with a cluster of `make up` once that runs."""
     starts = ("make ", ". ", COMPOSE)
-    return [c for c in commands() if not c.startswith(starts)]
+    return [c for c in commands_of_the_tour() if not c.startswith(starts)]
 
 
 def tour_in_containers() -> list[str]:
     """With what the README says to do instead where a command names processes or files of this
     machine; what it says beyond that comes last."""
-    instead = iter([c for c in commands() if c.startswith(COMPOSE)])
+    instead = iter([c for c in commands_of_the_tour() if c.startswith(COMPOSE)])
     return [*(next(instead) if DIRECTORY in c else c for c in tour()), *instead]
 
 
@@ -69,7 +86,7 @@ async def test_the_tour_writes_and_reads(cluster: LocalCluster) -> None:
 
 
 async def test_the_python_example_reads_what_it_wrote(cluster: LocalCluster) -> None:
-    (example,) = blocks("python")
+    (example,) = blocks("python", sections()["From Python"])
     await create_topic(cluster, "example", 3)
     program = example.replace("127.0.0.1:7501", cluster.bootstrap).replace('"sea"', '"example"')
     program = program.replace("poll()", "poll(max_records=3)")

@@ -11,7 +11,6 @@ import pytest_asyncio
 from integration.test_topic_deletion import directories
 from integration.topics import (
     create_topic,
-    describe,
     new_name,
     partition_of,
     read_values,
@@ -48,7 +47,7 @@ async def test_added_partitions_take_records_and_the_old_ones_keep_theirs(
     )
 
     assert (answer.error.message, answer.added, list(answer.pending_brokers)) == ("", 2, [])
-    described = await until_in_sync(cluster, topic)
+    described = await until_in_sync(cluster, topic, partitions=3)
     assert len(described.partitions) == 3
     assert value in await read_values(cluster, topic)
     leader = described.partitions[2].leader
@@ -199,5 +198,10 @@ async def test_another_configuration_takes_effect_without_a_restart(
             return result.error.code == errors_pb2.ERROR_CODE_BATCH_TOO_LARGE
 
         await until(look, "the leader refuses a batch that is too large now")
-    assert (await describe(cluster, topic)).partitions[0].min_isr == 3
+
+    async def is_known() -> bool:
+        """To whichever broker is asked."""
+        return (await partition_of(cluster, topic)).min_isr == 3
+
+    await until(is_known, "three have to be in sync")
     assert [process.pid for process in cluster.processes()] == pids

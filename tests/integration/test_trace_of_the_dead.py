@@ -15,6 +15,7 @@ from integration.traced import stages_of, traced
 from integration.waiting import until
 from tidelog.client.event_streams import EventStreams
 from tidelog.client.published_events import published
+from tidelog.state_changes.event import Kind
 from tidelog.state_changes.life import TraceScope
 from tidelog_runtime.local.cluster import LocalCluster
 
@@ -39,9 +40,10 @@ async def _finished_election(cluster: LocalCluster, topic: str, leader: int) -> 
     async def is_published() -> bool:
         events = (await published(cluster.bootstrap, TraceScope(topic, 0))).events
         told = {event.identity for event in events if event.change_id == change["change_id"]}
-        return len(told) >= len(change["stages"])
+        fenced = any(event.kind is Kind.BROKER_FENCED for event in events)
+        return fenced and len(told) >= len(change["stages"])
 
-    await until(is_published, "the topic holds all stages of the election")
+    await until(is_published, "the topic holds all stages of the election, and why it was")
     return change
 
 

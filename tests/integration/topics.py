@@ -40,8 +40,8 @@ async def create_topic(
 ) -> TopicDescription:
     """Returns once every partition is led and in sync, as every broker sees it."""
     async with Admin(cluster.bootstrap) as admin:
-        await admin.create_topic(topic, partitions, replication_factor, config)
-    return await until_in_sync(cluster, topic)
+        created = await admin.create_topic(topic, partitions, replication_factor, config)
+    return await until_in_sync(cluster, topic, topic_id=created.topic_id)
 
 
 async def create_once_registered(cluster: LocalCluster, topic: str) -> TopicDescription:
@@ -62,9 +62,16 @@ async def create_once_registered(cluster: LocalCluster, topic: str) -> TopicDesc
 
 
 async def until_in_sync(
-    cluster: LocalCluster, topic: str, timeout_seconds: float = TIMEOUT_SECONDS
+    cluster: LocalCluster,
+    topic: str,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+    *,
+    topic_id: str = "",
+    partitions: int = 1,
 ) -> TopicDescription:
-    """Returns once every ISR is full, by the word of every running broker."""
+    """Returns once every ISR is full, by the word of every running broker. `topic_id`,
+    `partitions`: which topic of that name, and how many it has at least; a broker that has not
+    heard of a change yet tells of what was before."""
 
     async def look() -> TopicDescription | None:
         described = None
@@ -78,7 +85,9 @@ async def until_in_sync(
                     return None  # it has not heard of the topic yet
             # It may know of the topic and not yet of its partitions.
             in_sync = [len(p.isr) == len(p.replicas) for p in described.partitions]
-            if not (in_sync and all(in_sync)):
+            if len(in_sync) < partitions or not all(in_sync):
+                return None
+            if topic_id and described.topic_id != topic_id:
                 return None
         return described
 

@@ -1,0 +1,40 @@
+"""What the gateway answers of partitions, once it does: by the word of a broker, which hears of a
+change a moment after the controller has told the console that it is done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+
+from integration.waiting import until
+
+
+async def until_partition(rest: httpx.AsyncClient, name: str, **wanted: object) -> None:
+    """`name`: as "sea/0"."""
+    topic, _, number = name.rpartition("/")
+
+    async def look() -> bool:
+        told = (await rest.get(f"/v1/topics/{topic}/partitions/{number}")).json()
+        return wanted == {field: told[field] for field in wanted}
+
+    await until(look, f"{name} is told with {wanted}")
+
+
+async def until_partitions(rest: httpx.AsyncClient, topic: str, count: int) -> list[dict[str, Any]]:
+    """All of them, when there are so many."""
+
+    async def look() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = (await rest.get(f"/v1/topics/{topic}/partitions")).json()[
+            "items"
+        ]
+        return found if len(found) == count else []
+
+    return await until(look, f"{topic} has {count} partitions")
+
+
+async def until_replicas(rest: httpx.AsyncClient, topic: str, wanted: list[list[int]]) -> None:
+    async def look() -> bool:
+        return [p["replicas"] for p in await until_partitions(rest, topic, len(wanted))] == wanted
+
+    await until(look, f"{topic} has the replicas {wanted}")
