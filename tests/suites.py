@@ -28,11 +28,13 @@ _CLOSING_LINE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """`needs`: programs of Debian packages that `make system-deps` installs."""
+    """`needs`: programs of Debian packages that `make system-deps` installs. `on_all_cores`: its
+    tests share nothing, so that several processes may run them."""
 
     name: str
     budget_seconds: int
     needs: tuple[str, ...] = ()
+    on_all_cores: bool = False
 
     @property
     def missing(self) -> list[str]:
@@ -48,11 +50,13 @@ class Outcome:
 
 
 SUITES = (
-    Suite("unit", budget_seconds=300),
+    Suite("unit", budget_seconds=300, on_all_cores=True),
     Suite("model", budget_seconds=120),
     Suite("contract", budget_seconds=60),
-    Suite("simulation", budget_seconds=480),
+    Suite("simulation", budget_seconds=480, on_all_cores=True),
     Suite("integration", budget_seconds=780),
+    Suite("spark", budget_seconds=600, needs=("java", "prometheus")),
+    Suite("pipeline", budget_seconds=480, needs=("java",)),
     Suite("api_fuzz", budget_seconds=120),
     Suite("console", budget_seconds=420, needs=("chromium",)),
     Suite("monitoring", budget_seconds=300, needs=("prometheus", "promtool")),
@@ -85,6 +89,8 @@ def run(suite: Suite) -> Outcome:
     say(f"{suite.name}: at most {suite.budget_seconds} s")
     colour = "yes" if sys.stdout.isatty() else "no"
     command = [sys.executable, "-m", "pytest", f"--color={colour}", str(TESTS / suite.name)]
+    if suite.on_all_cores:
+        command += ["--numprocesses", "auto"]
     started = time.monotonic()
     # A session of its own, so that at the end of the budget its whole group is ended.
     process = subprocess.Popen(

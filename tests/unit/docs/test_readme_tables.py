@@ -15,6 +15,9 @@ from tidelog_broker.partition.producer_state import (
     MAX_UNNAMED_PRODUCERS,
 )
 from tidelog_controller.config import ControllerConfig
+from tidelog_pipeline.archive import config as archive
+from tidelog_pipeline.config import BrokersConfig
+from tidelog_pipeline.lag import config as lag
 from tidelog_runtime.config import RegisteredConfig, ServiceConfig
 from tidelog_runtime.topic_config import TopicConfig
 
@@ -23,7 +26,7 @@ SERVICE_KEYS = set(ServiceConfig.model_fields) - {"config"}
 
 
 def keys_after(introduction: str) -> set[str]:
-    """Those of the first table below these words."""
+    """Those of the first table below these words, or whose head they are."""
     table = README.partition(introduction)[2].partition("| --- |")[2].partition("\n\n")[0]
     firsts = [line.split("|")[1] for line in table.splitlines()[1:]]
     return {key for first in firsts for key in re.findall(r"`(\w+)`", first)}
@@ -47,6 +50,14 @@ def test_every_key_of_the_gateway_is_listed_and_no_other() -> None:
     assert keys_after("The gateway (`python") == (
         set(AdminApiConfig.model_fields) - shared | {"listen"}
     )
+
+
+def test_every_key_of_jobs_is_listed_and_no_other() -> None:
+    shared = set(BrokersConfig.model_fields) - {"config"}
+    assert keys_after("Every job:") == shared
+    for job, actions in (("archive", archive.ACTIONS), ("lag", lag.ACTIONS)):
+        keys = {key for one in actions.values() for key in one.model_fields}
+        assert keys_after(f"| key of `{job}` | meaning |") == keys - set(BrokersConfig.model_fields)
 
 
 def test_every_key_of_all_services_is_listed_and_no_other() -> None:

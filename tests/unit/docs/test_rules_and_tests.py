@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[3]
 PACKAGES = (
     "services/broker/tidelog_broker",
     "services/controller/tidelog_controller",
+    "services/pipeline/tidelog_pipeline",
     "libs/tidelog_runtime",
     "libs/tidelog",
 )

@@ -1,0 +1,73 @@
+"""`make spark-kills` (`python -m bench.spark_kills`): five million records go from topic to topic
+to Parquet, in exactly one copy each, while the driver and executors of a local cluster of Spark are
+killed 20 times each, five at each point of a micro-batch. With `--quick` (`make spark-kills
+QUICK=1`) 24,000 records and one kill each, into out/spark-kills.partial.json; with `--by-key`
+(`BY_KEY=1`) keys choose the partitions of the copy, into out/spark-kills-by-key.json.
+
+Exit status 1: something was lost or duplicated, or a kill was not made.
+`bench/spark_kills/results.py` documents the file that is written."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from bench.spark_kills import results
+from bench.spark_kills.run import FULL, QUICK, Settings, run
+from tidelog_runtime.local.cluster import LocalCluster
+
+
+async def on_a_cluster(directory: Path, settings: Settings, console: Console) -> results.Outcome:
+    cluster = LocalCluster(directory / "cluster", usual_ports=False)
+    await cluster.start()
+    try:
+        await cluster.ready()
+        (directory / "copy").mkdir()
+        return await asyncio.to_thread(
+            run,
+            cluster.bootstrap,
+            directory / "copy",
+            settings,
+            lambda line: console.print(line, highlight=False),
+        )
+    finally:
+        await cluster.stop()
+
+
+def main(argv: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.spark_kills", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="few records, one kill of each kind")
+    parser.add_argument("--by-key", action="store_true", help="keys choose the copy's partitions")
+    given = parser.parse_args(argv)
+    quick = given.quick
+    settings = replace(QUICK if quick else FULL, by_key=given.by_key)
+    console = Console()
+    directory = Path(tempfile.mkdtemp(prefix="tidelog-spark-kills-"))
+    try:
+        outcome = asyncio.run(on_a_cluster(directory, settings, console))
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    content = results.content(outcome, settings.schedule)
+    path = results.write(Path("out"), content, "partial" if quick else "full")
+    console.print(
+        f"{len(outcome.kills)} kills in {outcome.seconds:.0f} s; lost {content['lost']}, "
+        f"duplicated {content['duplicated']}; written: {path}",
+        highlight=False,
+    )
+    if not content["passed"]:
+        console.print(
+            "[red]Not passed:[/] the copies are not what was copied, or a kill is missing"
+        )
+    return 0 if content["passed"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,133 @@
+"""`python -m bench.spark_kills.driver FILE`: the driver of a streaming copy from topic to topic to
+Parquet, which ends once all is copied. FILE: a `DriverSettings` as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyspark
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from bench.spark_kills.held_source import HOLDS, NAME, HeldDataSource
+from tidelog.spark import register
+
+# A process of Spark's that does not answer for a while is not dead: who is killed is seen to be.
+PATIENCE = "1800s"
+
+
+@dataclass(frozen=True)
+class DriverSettings:
+    """`directory` holds checkpoints, the table and the `Holds`."""
+
+    bootstrap: str
+    source: str
+    target: str
+    directory: str
+    master: str
+    max_offsets_per_trigger: int
+    rows_per_arrow_batch: int
+    by_key: bool
+
+    @property
+    def table(self) -> Path:
+        return Path(self.directory) / "table"
+
+    def checkpoint(self, query: str) -> Path:
+        return Path(self.directory) / f"checkpoint-{query}"
+
+
+def home(directory: Path) -> Path:
+    """Spark as it is installed, in a place of its own: executors of a local cluster are started
+    from there, and keep there what they work on."""
+    directory.mkdir(exist_ok=True)
+    for path in Path(pyspark.__file__).parent.iterdir():
+        link = directory / path.name
+        if path.name != "work" and not link.exists():
+            link.symlink_to(path)
+    return directory
+
+
+def session(settings: DriverSettings) -> SparkSession:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_HOME"] = str(home(Path(settings.directory) / "home"))
+    spark = (
+        SparkSession.builder.master(settings.master)
+        .appName("tidelog-kills")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.local.dir", f"{settings.directory}/local")
+        .config("spark.sql.warehouse.dir", f"{settings.directory}/warehouse")
+        .config("spark.executorEnv.PYTHONPATH", os.environ["PYTHONPATH"])
+        # Executors may be killed as often as one likes.
+        .config("spark.deploy.maxExecutorRetries", "-1")
+        .config("spark.python.authenticate.socketTimeout", PATIENCE)
+        .config("spark.network.timeout", PATIENCE)
+        .config("spark.sql.execution.arrow.maxRecordsPerBatch", str(settings.rows_per_arrow_batch))
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("WARN")
+    register(spark)
+    spark.dataSource.register(HeldDataSource)
+    return spark
+
+
+def read(spark: SparkSession, settings: DriverSettings, topic: str) -> DataFrame:
+    return (
+        spark.readStream.format("tidelog")
+        .option("bootstrap.servers", settings.bootstrap)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", str(settings.max_offsets_per_trigger))
+        .load()
+    )
+
+
+def copy(spark: SparkSession, settings: DriverSettings) -> StreamingQuery:
+    """Each record goes to its own partition, so that the copy has the order of its source; or
+    `by_key`, where each task writes to all partitions."""
+    columns = ("key", "value") if settings.by_key else ("key", "value", "partition")
+    return (
+        read(spark, settings, settings.source)
+        .select(*columns)
+        .writeStream.format(NAME)
+        .queryName("copy")
+        .option("bootstrap.servers", settings.bootstrap)
+        .option("topic", settings.target)
+        .option(HOLDS, settings.directory)
+        .option("checkpointLocation", str(settings.checkpoint("copy")))
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
+def table(spark: SparkSession, settings: DriverSettings) -> StreamingQuery:
+    return (
+        read(spark, settings, settings.target)
+        .select("key", "value", "partition", "offset")
+        .writeStream.format("parquet")
+        .queryName("table")
+        .option("path", str(settings.table))
+        .option("checkpointLocation", str(settings.checkpoint("table")))
+        .trigger(processingTime="0 seconds")
+        .start()
+    )
+
+
+def main(path: str) -> None:
+    settings = DriverSettings(**json.loads(Path(path).read_text()))
+    spark = session(settings)
+    copying, tabling = copy(spark, settings), table(spark, settings)
+    copying.awaitTermination()
+    tabling.processAllAvailable()
+    tabling.stop()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

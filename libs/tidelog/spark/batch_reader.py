@@ -1,0 +1,89 @@
+"""`spark.read`: what lies between two boundaries when the query is planned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from tidelog.model import NO_OFFSET
+from tidelog.spark import boundaries
+from tidelog.spark.cluster_lookups import ClusterLookups, new_lookups
+from tidelog.spark.edge_epochs import with_edge_epochs
+from tidelog.spark.filters import Narrowed
+from tidelog.spark.options import ReadOptions
+from tidelog.spark.planning import OffsetRange, split
+from tidelog.spark.range_partition import range_partitions, read_partition
+from tidelog.spark.stream_offsets import ReadTo
+
+
+class BatchReader(DataSourceReader):
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._narrowed = Narrowed()
+
+    def __getattribute__(self, name: str) -> Any:
+        # Spark refuses to plan a reader that has pushFilters while its configuration does not
+        # let it push filters (spark.sql.python.filterPushdown.enabled, off by default), and
+        # looks at the method's function for it.
+        found = super().__getattribute__(name)
+        return _Pushed(found) if name == "pushFilters" else found
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        return self._narrowed.take(filters)
+
+    def partitions(self) -> list[InputPartition]:
+        """Raises `OptionError` and other `TidelogError`s."""
+        with new_lookups(self._options.bootstrap) as lookups:
+            return range_partitions(lookups.ask(self._parts))
+
+    async def _parts(self, lookups: ClusterLookups) -> list[OffsetRange]:
+        ranges = await planned(self._options, self._narrowed, lookups)
+        return await with_edge_epochs(split(ranges, *self._options.split), lookups)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_partition(partition, self._options, self._schema)
+
+
+class _Pushed:
+    __func__ = staticmethod(DataSourceReader.pushFilters)
+
+    def __init__(self, push: Any) -> None:
+        self._push = push
+
+    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
+        pushed: Iterable[Filter] = self._push(filters)
+        return pushed
+
+
+async def planned(
+    options: ReadOptions, narrowed: Narrowed, lookups: ClusterLookups
+) -> list[OffsetRange]:
+    now = await lookups.now(options.topics, {})
+    named = boundaries.partitions_of(now)
+    start_times = await lookups.at_times(boundaries.times_wanted(options.starting, named))
+    end_times = await lookups.at_times(boundaries.times_wanted(options.ending, named))
+    first = boundaries.starts(options, now, start_times)
+    end = boundaries.ends(options, now, end_times)
+    boundaries.check_order(options, first, end)
+    read = [partition for partition in named if narrowed.reads(partition)]
+    if narrowed.time_ms is not None:
+        for partition, offset in (await lookups.at_times({narrowed.time_ms: read})).items():
+            # Without a record that is young enough there is nothing to read.
+            least = end[partition] if offset == NO_OFFSET else offset
+            first[partition] = max(first[partition], least)
+    return [
+        OffsetRange(
+            partition,
+            now[partition.topic].topic_id,
+            now[partition.topic].create_revision,
+            ReadTo(max(first[partition], narrowed.first_offset)),
+            ReadTo(min(end[partition], narrowed.end_offset or end[partition])),
+        )
+        for partition in read
+        if narrowed.end_offset != 0
+    ]

@@ -1,0 +1,191 @@
+"""Whether a stream can go on where it ended, and what is lost where it cannot. Pure.
+
+What is told is certain: an answer that a broker which is behind may have given is no evidence
+(interleaving 13 of ARCHITECTURE.md), and is asked for again (`behind`, `to_verify`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import NO_EPOCH, TopicPartition
+from tidelog.spark.stream_offsets import ReadTo, StreamOffsets, TopicOffsets
+
+
+class PartitionNow(NamedTuple):
+    """As its leader of `leader_epoch` tells it. `end`: after the last committed record.
+    `create_revision`: one that was removed and added again has a greater one."""
+
+    start: int
+    end: int
+    leader_epoch: int
+    create_revision: int = 0
+
+
+class TopicNow(NamedTuple):
+    """`as_of`: the metadata store's revision that the answer rests on at least."""
+
+    topic_id: str
+    create_revision: int
+    partitions: Mapping[int, PartitionNow]
+    as_of: int = 0
+
+
+# By topic.
+ClusterNow = Mapping[str, TopicNow]
+
+
+class Truncation(NamedTuple):
+    """From `offset` on at least the log has other records than were read, or none: what it has
+    there is of a later leader epoch than the last that was read."""
+
+    offset: int
+    leader_epoch: int
+    # Of the record before `offset`.
+    epoch_before: int = NO_EPOCH
+
+
+class DataLossError(TidelogError):
+    """`losses`: one sentence for each."""
+
+    def __init__(self, losses: Iterable[str]) -> None:
+        self.losses = tuple(losses)
+        super().__init__(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            "; ".join(self.losses) + ". To go on with what is there set failOnDataLoss to false; "
+            "to read all of it again begin with a new checkpointLocation",
+        )
+
+
+class GoingOn(NamedTuple):
+    """Where a stream goes on. `losses`: one sentence for each."""
+
+    offsets: StreamOffsets
+    losses: tuple[str, ...]
+
+
+def behind(read: StreamOffsets, now: ClusterNow) -> list[str]:
+    """Topics of which a broker has told something older than what is known: a predecessor, or
+    fewer partitions."""
+    return [
+        topic
+        for topic, told in now.items()
+        if topic in read
+        and (told.create_revision, told.as_of) < (read[topic].create_revision, read[topic].as_of)
+    ]
+
+
+def to_verify(read: StreamOffsets, now: ClusterNow) -> dict[TopicPartition, ReadTo]:
+    """Partitions that another leader may have cut below what was read. No record is cut
+    within one leader epoch, and a leader of an older epoch than the last record's is a zombie:
+    it tells nothing."""
+    return {
+        TopicPartition(topic, partition): at
+        for topic, of_topic in read.items()
+        if topic in now and now[topic].topic_id == of_topic.topic_id
+        for partition, at in of_topic.partitions.items()
+        if (told := now[topic].partitions.get(partition)) is not None
+        and not _is_newer(told, of_topic)
+        and at.leader_epoch != NO_EPOCH
+        and told.leader_epoch > at.leader_epoch
+        and told.start < at.offset
+    }
+
+
+def going_on(
+    read: StreamOffsets, now: ClusterNow, truncated: Mapping[TopicPartition, Truncation]
+) -> GoingOn:
+    """`truncated`: what was found of those `to_verify`. New topics and partitions begin at
+    their start."""
+    offsets: dict[str, TopicOffsets] = {}
+    losses: list[str] = []
+    for topic, told in sorted(now.items()):
+        known = read.get(topic)
+        if known is not None and known.topic_id != told.topic_id:
+            losses.append(_recreated(topic, known, told))
+            known = None
+        partitions = {}
+        for partition, state in sorted(told.partitions.items()):
+            name = TopicPartition(topic, partition)
+            at = None if known is None else known.partitions.get(partition)
+            is_newer = known is not None and _is_newer(state, known)
+            if at is not None and is_newer:
+                losses.append(_added_again(name, at))
+                at = ReadTo(state.start)
+            elif at is None:
+                # What was there already had not been asked for.
+                if is_newer and state.start > 0:
+                    losses.append(_expired(name, 0, state.start))
+                at = ReadTo(state.start)
+            elif name in truncated:
+                losses.append(_truncated(name, at, truncated[name]))
+                at = ReadTo(truncated[name].offset, truncated[name].epoch_before)
+            elif at.offset < state.start:
+                losses.append(_expired(name, at.offset, state.start))
+                at = ReadTo(state.start)
+            partitions[partition] = at
+        losses += _removed(topic, known, told)
+        offsets[topic] = TopicOffsets(told.topic_id, told.create_revision, partitions, told.as_of)
+    losses += [_deleted(topic, read[topic]) for topic in sorted(set(read) - set(now))]
+    return GoingOn(offsets, tuple(losses))
+
+
+def _is_newer(told: PartitionNow, known: TopicOffsets) -> bool:
+    """Whether it was created since its topic was looked at."""
+    return told.create_revision > known.as_of
+
+
+def _recreated(topic: str, known: TopicOffsets, told: TopicNow) -> str:
+    return (
+        f"topic {topic!r} was deleted and created again (its id was {known.topic_id}, and is "
+        f"{told.topic_id}): of the former one nothing from {_places(known)} on can be read any "
+        "more, and the new one is read from its start"
+    )
+
+
+def _deleted(topic: str, known: TopicOffsets) -> str:
+    return (
+        f"topic {topic!r} (id {known.topic_id}) was deleted: nothing from {_places(known)} on can "
+        "be read any more"
+    )
+
+
+def _removed(topic: str, known: TopicOffsets | None, told: TopicNow) -> list[str]:
+    gone = sorted(set(known.partitions) - set(told.partitions)) if known is not None else []
+    return [
+        f"{TopicPartition(topic, partition)} was removed: nothing from offset "
+        f"{known.partitions[partition].offset} on can be read any more"
+        for partition in gone
+        if known is not None
+    ]
+
+
+def _added_again(name: TopicPartition, at: ReadTo) -> str:
+    return (
+        f"{name} was removed and added again: of the former one nothing from offset {at.offset} on "
+        "can be read any more, and the new one is read from its start"
+    )
+
+
+def _expired(name: TopicPartition, first: int, start: int) -> str:
+    return (
+        f"offsets {first} to {start - 1} of {name} were deleted before they were read (by its "
+        f"retention): its log starts at {start}"
+    )
+
+
+def _truncated(name: TopicPartition, at: ReadTo, found: Truncation) -> str:
+    return (
+        f"the log of {name} was truncated by an unclean election: the records at offsets "
+        f"{found.offset} to {at.offset - 1} at least that were read (the last in leader epoch "
+        f"{at.leader_epoch}) are not in the log of the leader of epoch {found.leader_epoch}, which "
+        "has others there, or none"
+    )
+
+
+def _places(known: TopicOffsets) -> str:
+    return "offsets " + ", ".join(
+        f"{partition}: {at.offset}" for partition, at in sorted(known.partitions.items())
+    )

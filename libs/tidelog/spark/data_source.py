@@ -1,0 +1,105 @@
+"""The data source `tidelog` as Spark knows it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.spark.batch_reader import BatchReader
+from tidelog.spark.cluster_lookups import require_topic
+from tidelog.spark.columns import schema_of
+from tidelog.spark.option_values import OptionError
+from tidelog.spark.options import ReadOptions, WriteOptions
+from tidelog.spark.stream_reader import StreamReader
+from tidelog.spark.write_columns import check_written
+from tidelog.spark.writer import BatchWriter, StreamWriter
+
+NAME = "tidelog"
+_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+_ADAPTIVE = "spark.sql.adaptive.streaming.stateless.enabled"
+_SETTINGS = {_PUSHDOWN: "true", _ADAPTIVE: "false"}
+_HARMFUL = {
+    _ADAPTIVE: "a micro-batch that is repeated after a shuffle may have other tasks, which write "
+    "again what was written",
+    "spark.speculation": "two tries of a task that are alive at once make each other fail",
+}
+_log = logging.getLogger(__name__)
+
+
+class TidelogDataSource(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> StructType:
+        return schema_of(ReadOptions.of_either(self.options).columns)
+
+    def reader(self, schema: StructType) -> BatchReader:
+        options = ReadOptions.of_batch(self.options)
+        _check_schema(schema, options)
+        return BatchReader(options, schema)
+
+    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
+        options = ReadOptions.of_stream(self.options)
+        _check_schema(schema, options)
+        return StreamReader(options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        options = _write_options(self.options, schema, overwrite)
+        if options.topic is not None:
+            require_topic(options.bootstrap, options.topic)
+        return BatchWriter(options)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
+        options = _write_options(self.options, schema, overwrite)
+        if options.topic is not None:
+            _require_unless_unreachable(options.bootstrap, options.topic)
+        return StreamWriter(options)
+
+
+def register(spark: SparkSession) -> None:
+    """Makes the format `tidelog` known to a session. Unless that was decided already, it lets Spark
+    push filters down to sources written in Python, and plan a micro-batch that is repeated as it
+    was planned. A warning is logged for what keeps a stream from writing once."""
+    spark.dataSource.register(TidelogDataSource)
+    decided = spark.conf.getAll
+    for name, value in _SETTINGS.items():
+        if name not in decided:
+            spark.conf.set(name, value)
+    for name, harm in _HARMFUL.items():
+        if decided.get(name) == "true":
+            _log.warning("%s is true: in a stream that writes to tidelog %s", name, harm)
+
+
+def _write_options(given: Mapping[str, str], schema: StructType, overwrite: bool) -> WriteOptions:
+    options = WriteOptions.of(given)
+    if overwrite:
+        raise OptionError(
+            'a log is never overwritten: write with mode("append"), or outputMode("append")'
+        )
+    check_written(schema, options.topic)
+    return options
+
+
+def _require_unless_unreachable(bootstrap: str, topic: str) -> None:
+    """Each micro-batch asks, and where nobody answers now, somebody may when its tasks write."""
+    try:
+        require_topic(bootstrap, topic)
+    except TidelogError as error:
+        if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+
+
+def _check_schema(schema: StructType, options: ReadOptions) -> None:
+    expected = schema_of(options.columns)
+    if schema != expected:
+        raise OptionError(
+            f"the schema {schema.simpleString()} is not that of tidelog's rows, which is "
+            f"{expected.simpleString()}: leave .schema(...) out, choose with the option columns, "
+            "and open values by functions as from_json"
+        )

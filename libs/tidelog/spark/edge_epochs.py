@@ -1,0 +1,81 @@
+"""Leader epochs at the edges of tasks, so that each of them notices where its log is no longer the
+one that was planned, or that the task before it has read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby, pairwise
+from typing import Protocol
+
+from tidelog.errors import FINAL_ANSWERS, TidelogError
+from tidelog.model import NO_EPOCH, TopicPartition
+from tidelog.spark.planning import OffsetRange
+from tidelog.spark.stream_offsets import ReadTo
+
+
+class EpochLookups(Protocol):
+    async def epochs_before(
+        self, offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]: ...
+
+
+async def with_edge_epochs(
+    parts: Sequence[OffsetRange], lookups: EpochLookups
+) -> list[OffsetRange]:
+    """`parts`: those of a partition follow each other. One question at a time for each of them."""
+    edges = {
+        partition: _Edges(list(of_partition))
+        for partition, of_partition in groupby(parts, lambda part: part.partition)
+    }
+    while asked := {p: one.asked() for p, one in edges.items() if one.is_incomplete}:
+        try:
+            told = await lookups.epochs_before(asked)
+        except TidelogError as error:
+            if error.code not in FINAL_ANSWERS:
+                raise
+            # Something is gone, which its task will tell.
+            return list(parts)
+        for partition, epoch in told.items():
+            edges[partition].told(asked[partition], epoch)
+    return [part for one in edges.values() for part in one.parts()]
+
+
+class _Edges:
+    """Of one partition. Leader epochs never fall along a log: between two edges of one epoch there
+    is no other one, and nothing is asked."""
+
+    def __init__(self, parts: Sequence[OffsetRange]) -> None:
+        self._parts = parts
+        start, end = parts[0].start, parts[-1].end
+        self._offsets = [start.offset, *(part.end.offset for part in parts)]
+        # None: it has to be asked for.
+        self._epochs: list[int | None] = [start.leader_epoch, *[None] * len(parts)]
+        if end.leader_epoch != NO_EPOCH:
+            self.told(end.offset, end.leader_epoch)
+
+    @property
+    def is_incomplete(self) -> bool:
+        return None in self._epochs
+
+    def asked(self) -> int:
+        """An offset before which the epoch is to be told next: the end, then by halves."""
+        if self._epochs[-1] is None:
+            return self._offsets[-1]
+        after = self._epochs.index(None)
+        end = next(n for n in range(after, len(self._epochs)) if self._epochs[n] is not None)
+        return self._offsets[(after + end) // 2]
+
+    def told(self, offset: int, epoch: int) -> None:
+        self._epochs[self._offsets.index(offset)] = epoch
+        known = [n for n, found in enumerate(self._epochs) if found is not None]
+        for first, last in pairwise(known):
+            if self._epochs[first] == self._epochs[last]:
+                self._epochs[first:last] = [self._epochs[first]] * (last - first)
+
+    def parts(self) -> Iterator[OffsetRange]:
+        places = [
+            ReadTo(offset, NO_EPOCH if epoch is None else epoch)
+            for offset, epoch in zip(self._offsets, self._epochs, strict=True)
+        ]
+        for part, (start, end) in zip(self._parts, pairwise(places), strict=True):
+            yield part._replace(start=start, end=end)

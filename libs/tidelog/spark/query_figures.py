@@ -1,0 +1,95 @@
+"""How far a query has come, out of what Spark tells of its progress, and what Prometheus is told
+of it. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+from tidelog.errors import TidelogError
+from tidelog.model import TopicPartition
+from tidelog.spark.stream_offsets import StreamOffsets, from_value
+
+
+class Figure(NamedTuple):
+    """What Prometheus is told. `name`: a counter's ends with _total in the end."""
+
+    name: str
+    tells: str
+    labels: tuple[str, ...]
+
+
+# `query`: the name of a query, or its id where it has none.
+_OF_QUERY = ("query", "query_id")
+_OF_PARTITION = (*_OF_QUERY, "topic", "partition")
+
+LAG_RECORDS = Figure(
+    "tidelog_spark_lag_records",
+    "Records between where a query will read next and the end of the log, as it last asked. "
+    "Where it only grows, look whether rows per second can be raised: more cores, or a higher "
+    "maxOffsetsPerTrigger.",
+    _OF_PARTITION,
+)
+NEXT_OFFSET = Figure(
+    "tidelog_spark_next_offset", "Offset of the record that a query will read next.", _OF_PARTITION
+)
+BATCH_ID = Figure("tidelog_spark_batch_id", "The last micro-batch that has ended.", _OF_QUERY)
+PROGRESS_AGE_SECONDS = Figure(
+    "tidelog_spark_progress_age_seconds",
+    "Seconds since a query last ended a micro-batch, or found nothing new. Where it only grows, "
+    "the query hangs and its lag is not known: look at its jobs in Spark's own interface.",
+    _OF_QUERY,
+)
+ROWS = Figure("tidelog_spark_rows", "Rows that a query has read.", _OF_QUERY)
+FAILURES = Figure(
+    "tidelog_spark_failures",
+    "How often a query has ended by an error. Look for it in the driver's log.",
+    _OF_QUERY,
+)
+GAUGES = (LAG_RECORDS, NEXT_OFFSET, BATCH_ID, PROGRESS_AGE_SECONDS)
+COUNTERS = (ROWS, FAILURES)
+
+
+class SourceProgress(Protocol):
+    """As `pyspark.sql.streaming` has it: offsets are JSON, or None."""
+
+    @property
+    def endOffset(self) -> str: ...  # noqa: N802
+    @property
+    def latestOffset(self) -> str: ...  # noqa: N802
+
+
+class PartitionFigures(NamedTuple):
+    """`next_offset`: of the next record that the query reads; `end_offset`: where the log ended
+    when the query last asked."""
+
+    next_offset: int
+    end_offset: int
+
+    @property
+    def lag(self) -> int:
+        return max(self.end_offset - self.next_offset, 0)
+
+
+def figures_of(sources: Iterable[SourceProgress]) -> dict[TopicPartition, PartitionFigures]:
+    """Of the sources that are tidelog's; where two read a partition, of the one behind."""
+    found: dict[TopicPartition, PartitionFigures] = {}
+    for source in sources:
+        read, latest = _offsets(source.endOffset), _offsets(source.latestOffset)
+        for topic, of_topic in read.items():
+            for partition, at in of_topic.partitions.items():
+                last = latest[topic].partitions.get(partition, at) if topic in latest else at
+                figures = PartitionFigures(at.offset, last.offset)
+                name = TopicPartition(topic, partition)
+                if name not in found or figures.lag > found[name].lag:
+                    found[name] = figures
+    return found
+
+
+def _offsets(text: str | None) -> StreamOffsets:
+    """Nothing for those of other sources."""
+    try:
+        return from_value(json.loads(text or ""))
+    except (ValueError, TidelogError):
+        return {}

@@ -1,0 +1,155 @@
+"""Progress and lag of a driver's queries for Prometheus.
+
+from tidelog.spark import watch
+
+watch(spark, port=9400)
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from tidelog.client.clock import Clock, SystemClock
+from tidelog.model import TopicPartition
+from tidelog.spark.query_figures import (
+    BATCH_ID,
+    FAILURES,
+    LAG_RECORDS,
+    NEXT_OFFSET,
+    PROGRESS_AGE_SECONDS,
+    ROWS,
+    Figure,
+    PartitionFigures,
+    SourceProgress,
+    figures_of,
+)
+
+# Of queries that have ended: the last ones that failed.
+MAX_FAILED = 100
+
+
+class _Query(NamedTuple):
+    """`told_ms`: when it was last heard of. `batch_id`: None before the first one has ended."""
+
+    name: str
+    told_ms: int
+    batch_id: int | None = None
+    rows: int = 0
+    partitions: Mapping[TopicPartition, PartitionFigures] = MappingProxyType({})
+
+
+class QueryMetrics(StreamingQueryListener, Collector):
+    """Spark tells progress in one thread, Prometheus asks in another. A query that has ended is
+    shown no more, but for how often it has failed."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._lock = threading.Lock()
+        self._queries: dict[str, _Query] = {}
+        self._failures: dict[tuple[str, str], int] = {}
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
+        self.started(str(event.id), event.name)
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        told = event.progress
+        self.progressed(str(told.id), told.name, told.batchId, told.numInputRows, told.sources)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        self.idle(str(event.id))
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        self.ended(str(event.id), failed=event.exception is not None)
+
+    def started(self, query_id: str, name: str | None) -> None:
+        with self._lock:
+            self._queries[query_id] = _Query(name or query_id, self._clock.monotonic_ms())
+
+    def progressed(
+        self,
+        query_id: str,
+        name: str | None,
+        batch_id: int,
+        rows: int,
+        sources: Iterable[SourceProgress],
+    ) -> None:
+        figures = figures_of(sources)
+        with self._lock:
+            before = self._queries.get(query_id)
+            total = rows + (before.rows if before else 0)
+            self._queries[query_id] = _Query(
+                name or query_id, self._clock.monotonic_ms(), batch_id, total, figures
+            )
+
+    def idle(self, query_id: str) -> None:
+        with self._lock:
+            if query_id in self._queries:
+                told_ms = self._clock.monotonic_ms()
+                self._queries[query_id] = self._queries[query_id]._replace(told_ms=told_ms)
+
+    def ended(self, query_id: str, *, failed: bool) -> None:
+        with self._lock:
+            query = self._queries.pop(query_id, None)
+            if failed:
+                labels = (query.name if query else query_id, query_id)
+                self._failures[labels] = self._failures.pop(labels, 0) + 1
+                if len(self._failures) > MAX_FAILED:
+                    del self._failures[next(iter(self._failures))]
+
+    def collect(self) -> Iterator[Metric]:
+        with self._lock:
+            queries, failures = dict(self._queries), dict(self._failures)
+        now_ms = self._clock.monotonic_ms()
+        lag, place, batch, age = map(
+            _gauge, (LAG_RECORDS, NEXT_OFFSET, BATCH_ID, PROGRESS_AGE_SECONDS)
+        )
+        rows, failed = map(_counter, (ROWS, FAILURES))
+        for query_id, query in queries.items():
+            of_query = (query.name, query_id)
+            age.add_metric(of_query, (now_ms - query.told_ms) / 1000)
+            if query.batch_id is not None:
+                batch.add_metric(of_query, query.batch_id)
+                rows.add_metric(of_query, query.rows)
+            for (topic, partition), figures in query.partitions.items():
+                labels = (*of_query, topic, str(partition))
+                lag.add_metric(labels, figures.lag)
+                place.add_metric(labels, figures.next_offset)
+        # From 0 on, since Prometheus sees no increase where a series begins.
+        running = {(query.name, query_id): 0 for query_id, query in queries.items()}
+        for of_query, count in (running | failures).items():
+            failed.add_metric(of_query, count)
+        yield from (lag, place, batch, age, rows, failed)
+
+
+def watch(spark: SparkSession, port: int, address: str = "127.0.0.1") -> QueryMetrics:
+    """Serves the figures of all queries of the session's driver, on /metrics. `address`: where it
+    listens, for a Prometheus on another machine one that is reached from there."""
+    metrics = QueryMetrics()
+    spark.streams.addListener(metrics)
+    registry = CollectorRegistry()
+    registry.register(metrics)
+    start_http_server(port, address, registry)
+    return metrics
+
+
+def _gauge(figure: Figure) -> GaugeMetricFamily:
+    return GaugeMetricFamily(figure.name, figure.tells, labels=figure.labels)
+
+
+def _counter(figure: Figure) -> CounterMetricFamily:
+    return CounterMetricFamily(figure.name, figure.tells, labels=figure.labels)

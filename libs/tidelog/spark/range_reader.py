@@ -1,0 +1,244 @@
+"""Reads one range of offsets, as an executor does: from the partition's leader, whoever that is
+meanwhile, in bounded memory."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+
+from tidelog.client.clock import Clock, SystemClock
+from tidelog.client.consumer import Consumer
+from tidelog.client.fetched_batch import FetchedBatch
+from tidelog.client.log_continuity import LogTruncatedError
+from tidelog.client.metadata_cache import KnownTopic
+from tidelog.client.sync import SyncConsumer
+from tidelog.errors import FINAL_ANSWERS, ErrorCode, TidelogError
+from tidelog.model import NO_EPOCH, OffsetPosition
+from tidelog.spark import cluster_lookups
+from tidelog.spark.arrow_batches import ArrowBatches
+from tidelog.spark.data_loss import DataLossError
+from tidelog.spark.planning import OffsetRange
+from tidelog.spark.stream_offsets import ReadTo
+
+MAX_FETCH_BYTES = 8 << 20
+# A poll that has nothing gives a chance to see that the rest of the range is no records.
+POLL_MS = 200
+# Without anything new for so long a task gives up.
+NO_PROGRESS_MS = 120_000
+
+_log = logging.getLogger(__name__)
+
+
+class RangeReader:
+    """Raises `DataLossError` where a part of the range is gone, or, without
+    `fail_on_data_loss`, logs a warning and goes on with what is there."""
+
+    def __init__(
+        self,
+        consumer: SyncConsumer,
+        wanted: OffsetRange,
+        schema: pa.Schema,
+        *,
+        fail_on_data_loss: bool,
+        clock: Clock | None = None,
+    ) -> None:
+        self._consumer = consumer
+        self._wanted = wanted
+        self._end = wanted.end.offset
+        self._arrow = ArrowBatches(schema, wanted.partition)
+        self._fail_on_data_loss = fail_on_data_loss
+        self._clock = clock or SystemClock()
+        # Where the consumer has yet to be told to go on.
+        self._goes_on_at: ReadTo | None = wanted.start
+        self._denied_since_ms: int | None = None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        position = self._wanted.start.offset
+        since_ms = self._clock.monotonic_ms()
+        while position < self._end:
+            for fetched in self._poll(position):
+                self._check_end(fetched)
+                self._arrow.add(fetched, self._end)
+                if self._arrow.is_full:
+                    yield from self._taken()
+            reached = self._reached()
+            now_ms = self._clock.monotonic_ms()
+            if reached > position:
+                position, since_ms = reached, now_ms
+            elif now_ms - since_ms >= NO_PROGRESS_MS and position < self._end:
+                raise TidelogError(
+                    ErrorCode.REQUEST_TIMED_OUT,
+                    f"no leader of {self._wanted.partition} gave a record from offset {position} "
+                    f"on for {NO_PROGRESS_MS} ms; see what `tidelog explain` says of it",
+                )
+        yield from self._taken()
+
+    def _taken(self) -> Iterator[pa.RecordBatch]:
+        batch = self._arrow.take()
+        if batch is not None:
+            yield batch
+
+    def _reached(self) -> int:
+        if self._goes_on_at is not None:
+            return self._goes_on_at.offset
+        return self._consumer.position(self._wanted.partition) or 0
+
+    def _poll(self, position: int) -> list[FetchedBatch]:
+        try:
+            self._resume()
+            fetched = self._consumer.poll_batches(POLL_MS)
+        except TidelogError as error:
+            self._go_on(max(position, self._reached()), error)
+            return []
+        if fetched:
+            self._denied_since_ms = None
+        return fetched
+
+    def _resume(self) -> None:
+        if (at := self._goes_on_at) is None:
+            return
+        wanted = self._wanted
+        self._consumer.ask(
+            lambda consumer: consumer.resume(
+                wanted.partition,
+                at.offset,
+                topic_id=wanted.topic_id,
+                read_epoch=at.leader_epoch,
+                end_offset=self._end,
+            )
+        )
+        self._goes_on_at = None
+
+    def _go_on(self, position: int, error: TidelogError) -> None:
+        """After an error of the consumer. Raises what is no loss, or is one and may not be."""
+        try:
+            if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                raise error
+            if isinstance(error, LogTruncatedError):
+                self._truncated(position, error)
+            else:
+                self._out_of_range(position)
+        except TidelogError as refusal:
+            if refusal.code not in FINAL_ANSWERS:
+                raise
+            self._denied(position, refusal)
+
+    def _denied(self, position: int, refusal: TidelogError) -> None:
+        """A broker that is behind may deny a partition, or tell of its topic's predecessor: others
+        are asked, until it is certain that it is gone."""
+        if self._denied_since_ms is None:
+            self._denied_since_ms = self._clock.monotonic_ms()
+        why = self._why_gone(refusal, self._look_again())
+        if why is None:
+            start = self._wanted.start
+            self._goes_on_at = start if position == start.offset else ReadTo(position)
+            return
+        self._lost(f"{why} (offsets {position} to {self._end - 1} were still to be read)")
+        self._end = position
+
+    def _why_gone(self, refusal: TidelogError, known: KnownTopic | None) -> str | None:
+        """None: it may be there."""
+        wanted, since_ms = self._wanted, self._denied_since_ms
+        if known is not None and known.topic_id != wanted.topic_id:
+            if known.create_revision < wanted.create_revision:
+                return None
+            return (
+                f"topic {wanted.partition.topic!r} was deleted and created again (its id was "
+                f"{wanted.topic_id}, and is {known.topic_id}) before {wanted.partition} was read"
+            )
+        denied_ms = self._clock.monotonic_ms() - (since_ms or 0)
+        if refusal.code is ErrorCode.UNKNOWN_TOPIC_ID or denied_ms < cluster_lookups.GONE_AFTER_MS:
+            return None
+        return f"{wanted.partition} was deleted, as brokers have said for {denied_ms} ms"
+
+    def _look_again(self) -> KnownTopic | None:
+        """None: a broker says that it is not there, and none has told of it."""
+
+        async def look(consumer: Consumer) -> KnownTopic | None:
+            await asyncio.sleep(cluster_lookups.LOOK_PAUSE_MS / 1000)
+            try:
+                return await consumer.known_topic(self._wanted.partition.topic, fresh=True)
+            except TidelogError as error:
+                if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    return None
+                raise
+
+        return self._consumer.ask(look)
+
+    def _truncated(self, position: int, error: LogTruncatedError) -> None:
+        """What was read before `position` is no longer what the log has; what it has from there
+        on is read, as far as it goes."""
+        self._lost(
+            f"the log of {error.partition} was truncated below offset {error.offset} by an unclean "
+            "election while it was read, or the partition was removed and added again: the record "
+            f"before it was read in leader epoch {error.read_epoch}, and is not in the log of the "
+            f"leader of epoch {error.leader_epoch}"
+        )
+        self._end = min(self._end, self._told(OffsetPosition.LATEST))
+        if position < self._end:
+            self._goes_on_at = ReadTo(position)
+
+    def _out_of_range(self, position: int) -> None:
+        start, end = self._told(OffsetPosition.EARLIEST), self._told(OffsetPosition.LATEST)
+        name, last = self._wanted.partition, self._end - 1
+        if start > position:
+            self._lost(
+                f"offsets {position} to {min(start - 1, last)} of {name} were deleted before they "
+                f"were read (by its retention): its log starts at {start}"
+            )
+            self._goes_on_at = ReadTo(min(start, self._end))
+        elif end < self._end:
+            self._lost(
+                f"offsets {max(end, position)} to {last} of {name} are gone: its log ends at {end} "
+                "after an unclean election, or the partition was removed and added again"
+            )
+            self._end = max(end, position)
+        else:
+            # Whoever said so was behind; the leader has it all.
+            self._goes_on_at = ReadTo(position)
+
+    def _told(self, position: OffsetPosition) -> int:
+        partition = self._wanted.partition
+        told = self._consumer.ask(lambda c: c.told_offsets(position, [partition]))[partition]
+        if told.topic_id != self._wanted.topic_id:
+            raise TidelogError(
+                ErrorCode.UNKNOWN_TOPIC_ID, f"another topic has the name {partition.topic!r}"
+            )
+        return told.offset
+
+    def _check_end(self, fetched: FetchedBatch) -> None:
+        """The last record is of the epoch that it was planned with."""
+        header, planned = fetched.header, self._wanted.end
+        is_last = header.base_offset < planned.offset <= header.next_offset
+        if is_last and planned.leader_epoch not in (NO_EPOCH, header.leader_epoch):
+            self._lost(
+                f"the log of {self._wanted.partition} was truncated by an unclean election, or the "
+                "partition was removed and added again, before offsets up to "
+                f"{planned.offset - 1} were read: the record there was of leader epoch "
+                f"{planned.leader_epoch}, and is of epoch {header.leader_epoch}"
+            )
+
+    def _lost(self, what: str) -> None:
+        if self._fail_on_data_loss:
+            raise DataLossError([what])
+        _log.warning("%s", what)
+
+
+def read_range(
+    bootstrap: str,
+    wanted: OffsetRange,
+    schema: pa.Schema,
+    *,
+    buffer_bytes: int,
+    fail_on_data_loss: bool,
+    new_consumer: Callable[..., SyncConsumer] = SyncConsumer,
+) -> Iterator[pa.RecordBatch]:
+    """Record batches of a few megabytes. About `buffer_bytes` are held ahead of them."""
+    with new_consumer(
+        bootstrap, prefetch_bytes=buffer_bytes, max_bytes=min(MAX_FETCH_BYTES, buffer_bytes)
+    ) as consumer:
+        reader = RangeReader(consumer, wanted, schema, fail_on_data_loss=fail_on_data_loss)
+        yield from reader.batches()

@@ -1,0 +1,297 @@
+"""Writes Arrow batches as an executor does: acks all, idempotent, and in a stream exactly once."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import pyarrow as pa
+
+from tidelog.client.admin import Admin
+from tidelog.client.connections import Connections
+from tidelog.client.delivery import BatchReport
+from tidelog.client.partitioner import partition_for_key
+from tidelog.client.producer import Producer
+from tidelog.client.producers_codec import ProducerPosition
+from tidelog.client.sequences import Identity
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import Codec, TopicPartition
+from tidelog.record_batch import Headers
+from tidelog.spark.sink_positions import (
+    SinkTask,
+    fewer_partitions,
+    has_begun,
+    not_repeated,
+    outlived,
+    position_of,
+)
+
+# Records without a key go to one partition for so long, and then to the next.
+STICKY_RECORDS = 1_000
+_Answer = TypeVar("_Answer")
+
+
+class Tally(NamedTuple):
+    """Of one task. `left_out`: an earlier try had written them."""
+
+    written: int
+    left_out: int
+
+
+class RecordSink:
+    """Belongs to one event loop. Every error is a `TidelogError`.
+
+    Where a record goes follows from the records before it in the task alone, and never from what
+    else goes on: a task that is repeated puts all in the same places, by as many partitions
+    as the topic had when it was first tried."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        topic: str | None,
+        codec: Codec,
+        task: SinkTask | None,
+        task_partition: int,
+        connections: Connections | None = None,
+    ) -> None:
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._codec = codec
+        self._task = task
+        self._turn = task_partition
+        self._connections = connections
+        self._admin = Admin(bootstrap, connections=connections)
+        self._producer: Producer | None = None
+        self._identity: Identity | None = None
+        # Partitions of topics: how many there are, and by how many records are placed.
+        self._counts: dict[str, int] = {}
+        self._placed_by: dict[str, int] = {}
+        self._keyless: defaultdict[str, int] = defaultdict(int)
+        # Topics of which it is known where an earlier try has written.
+        self._found: set[str] = set()
+        # How many of the next records for a partition are there already.
+        self._to_leave_out: dict[TopicPartition, int] = {}
+        self._error: TidelogError | None = None
+        self._written = self._left_out = 0
+
+    async def write(self, rows: pa.RecordBatch) -> None:
+        """Waits for room alone; an error may be told by a later call."""
+        columns = _Columns.of(rows, self._topic)
+        await self._count(columns.topics)
+        of_partition: dict[TopicPartition, list[int]] = {}
+        for index in range(rows.num_rows):
+            of_partition.setdefault(self._place(columns, index), []).append(index)
+        await self._find_positions(of_partition)
+        for partition, indexes in of_partition.items():
+            await self._send(partition, columns, indexes)
+        if self._error is not None:
+            raise self._error
+
+    async def finish(self) -> Tally:
+        """Once all is committed."""
+        if self._producer is not None:
+            await self._producer.flush()
+        if self._error is not None:
+            raise self._error
+        left = {partition: count for partition, count in self._to_leave_out.items() if count}
+        if self._task is not None and left:
+            raise not_repeated(self._task, left)
+        return Tally(self._written, self._left_out)
+
+    async def close(self) -> None:
+        if self._producer is not None:
+            await self._producer.close(flush=False)
+        await self._admin.close()
+
+    def _place(self, columns: _Columns, index: int) -> TopicPartition:
+        topic, partition, key = (
+            columns.topics[index],
+            columns.partitions[index],
+            columns.keys[index],
+        )
+        if topic is None:
+            raise TidelogError(
+                ErrorCode.INVALID_REQUEST,
+                "a row has no topic: fill the column, or give the option topic, which is for all "
+                "rows",
+            )
+        count = self._counts[topic]
+        if partition is None:
+            return TopicPartition(topic, self._chosen(topic, key))
+        if not 0 <= partition < count:
+            raise TidelogError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"a row names partition {partition} of topic {topic!r}, which has {count} (0 to "
+                f"{count - 1})",
+            )
+        return TopicPartition(topic, partition)
+
+    def _chosen(self, topic: str, key: bytes | None) -> int:
+        placed_by = self._placed_by[topic]
+        if self._task is not None and placed_by > self._counts[topic]:
+            raise fewer_partitions(self._task, topic, placed_by, self._counts[topic])
+        if key is not None:
+            return partition_for_key(key, placed_by)
+        before = self._keyless[topic]
+        self._keyless[topic] += 1
+        return (self._turn + before // STICKY_RECORDS) % placed_by
+
+    async def _count(self, topics: Iterable[str | None]) -> None:
+        """The partitions of those topics that the task comes to for the first time."""
+        found: dict[str, int] = {}
+        for topic in dict.fromkeys(topics):
+            if topic is not None and topic not in self._counts:
+                found[topic] = await (await self._started()).partitions_of(topic)
+        self._counts |= found
+        task = self._task
+        if task is not None and found:
+            name, epoch = task.producer_name, task.batch_id
+            found = dict(await self._asked(task, self._admin.partition_counts(name, epoch, found)))
+        self._placed_by |= found
+
+    async def _started(self) -> Producer:
+        if self._producer is None:
+            if self._task is not None:
+                task = self._task
+                taking = self._admin.init_producer_id(task.producer_name, epoch=task.batch_id)
+                self._identity = await self._asked(task, taking)
+            self._producer = Producer(
+                self._bootstrap,
+                identity=self._identity,
+                codec=self._codec,
+                on_delivery=self._delivered,
+                connections=self._connections,
+            )
+        return self._producer
+
+    async def _asked(self, task: SinkTask, answer: Awaitable[_Answer]) -> _Answer:
+        try:
+            return await answer
+        except TidelogError as error:
+            if error.code is ErrorCode.FENCED_PRODUCER_EPOCH:
+                raise outlived(task, error.message) from error
+            raise
+
+    async def _send(
+        self, partition: TopicPartition, columns: _Columns, indexes: Sequence[int]
+    ) -> None:
+        leave_out = min(self._to_leave_out.get(partition, 0), len(indexes))
+        if leave_out:
+            self._to_leave_out[partition] -= leave_out
+            self._left_out += leave_out
+            indexes = indexes[leave_out:]
+        producer = await self._started()
+        if columns.headers is None:
+            await producer.send_many(
+                partition.topic,
+                [columns.values[i] for i in indexes],
+                [columns.keys[i] for i in indexes],
+                partition=partition.partition,
+            )
+            return
+        for i in indexes:
+            await producer.send(
+                partition.topic,
+                columns.values[i],
+                columns.keys[i],
+                partition=partition.partition,
+                headers=columns.headers[i],
+            )
+
+    async def _find_positions(self, partitions: Iterable[TopicPartition]) -> None:
+        """Where to go on in those that the task comes to for the first time."""
+        task, identity = self._task, self._identity
+        if task is None or identity is None:
+            return
+        new: dict[str, list[int]] = {}
+        for topic, number in partitions:
+            if TopicPartition(topic, number) not in self._to_leave_out:
+                new.setdefault(topic, []).append(number)
+        for topic, numbers in new.items():
+            written = await self._written_before(topic, task, identity)
+            told = await self._told(topic, sorted({*numbers, *written}), identity)
+            for number, at in told.items():
+                partition = TopicPartition(topic, number)
+                found = position_of(partition, at, task)
+                (await self._started()).begin_at(topic, number, found.next_sequence)
+                self._to_leave_out[partition] = found.written
+
+    async def _written_before(
+        self, topic: str, task: SinkTask, identity: Identity
+    ) -> Iterable[int]:
+        """Partitions that an earlier try of the task has written to, wherever its records go now:
+        when the task comes to the topic."""
+        if topic in self._found:
+            return ()
+        self._found.add(topic)
+        told = await self._admin.describe_producers(
+            topic, range(self._counts[topic]), [identity.producer_id]
+        )
+        return [number for number, at in told.items() if at and has_begun(at[0], task)]
+
+    async def _told(
+        self, topic: str, numbers: Sequence[int], identity: Identity
+    ) -> dict[int, ProducerPosition | None]:
+        # A fence has to be committed before it is answered: so no leader answers that was deposed,
+        # and all is committed that an earlier try has appended.
+        told = await self._admin.describe_producers(
+            topic, numbers, [identity.producer_id], fence=identity
+        )
+        return {number: found[0] if found else None for number, found in told.items()}
+
+    def _delivered(self, report: BatchReport) -> None:
+        if report.error is not None:
+            self._error = self._error or report.error
+        else:
+            self._written += report.record_count
+
+
+class _Columns(NamedTuple):
+    """`headers`: None where no row has any."""
+
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    topics: list[str | None]
+    partitions: list[int | None]
+    headers: list[Headers] | None
+
+    @classmethod
+    def of(cls, rows: pa.RecordBatch, topic: str | None) -> _Columns:
+        def column(name: str) -> pa.Array | None:
+            return rows.column(name) if name in rows.schema.names else None
+
+        nothing: list[None] = [None] * rows.num_rows
+        topics, partitions = column("topic"), column("partition")
+        named: list[str | None] = [topic] * rows.num_rows
+        if topic is None and topics is not None:
+            named = topics.to_pylist()
+        return cls(
+            _contents(column("key")) or list(nothing),
+            _contents(column("value")) or list(nothing),
+            named,
+            list(nothing) if partitions is None else partitions.to_pylist(),
+            _headers(column("headers")),
+        )
+
+
+def _contents(column: pa.Array | None) -> list[bytes | None]:
+    found: list[bytes | None] = [] if column is None else column.cast(pa.binary()).to_pylist()
+    return found
+
+
+def _headers(column: pa.Array | None) -> list[Headers] | None:
+    if column is None or column.null_count == len(column):
+        return None
+    return [tuple(map(_header, of_row or ())) for of_row in column.to_pylist()]
+
+
+def _header(header: Mapping[str, Any] | None) -> tuple[str, bytes]:
+    if header is None or header["key"] is None:
+        raise TidelogError(
+            ErrorCode.INVALID_REQUEST,
+            "a header of a row has no key: give it one, or leave it out by filter(headers, h -> "
+            "h.key is not null)",
+        )
+    return header["key"], header["value"] or b""

@@ -1,0 +1,101 @@
+"""Where a task of a micro-batch goes on in a partition, so that what it writes again is written
+once. Pure.
+
+Each task of a query is a named producer, and the epoch of its name is the number of the
+micro-batch. Its sequences go on from one micro-batch to the next, and a partition tells with
+which of them an epoch began (section 3 of ARCHITECTURE.md): so many records as follow from there
+on has an earlier try of the same task written, and it leaves out so many of those that go there.
+That holds as long as a repeated task has the same records in the same order. Where they go does
+not change with the topic: brokers keep, with the name, by how many partitions its epoch was first
+placed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from tidelog.client.producers_codec import ProducerPosition
+from tidelog.client.sequences import SEQUENCES, sequence_after
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import TopicPartition
+
+# Local properties of a task's context, by which Spark tells a sink what it writes.
+QUERY_ID = "sql.streaming.queryId"
+BATCH_ID = "streaming.sql.batchId"
+
+
+class SinkTask(NamedTuple):
+    """`partition`: of the plan that writes."""
+
+    query_id: str
+    batch_id: int
+    partition: int
+
+    @property
+    def producer_name(self) -> str:
+        return f"spark.{self.query_id}.{self.partition}"
+
+
+class SinkPosition(NamedTuple):
+    """`written`: records of this task that are in the partition."""
+
+    next_sequence: int
+    written: int
+
+
+def has_begun(told: ProducerPosition, task: SinkTask) -> bool:
+    """Whether an earlier try of the task may have written to the partition."""
+    return told.producer_epoch == task.batch_id
+
+
+def position_of(
+    partition: TopicPartition, told: ProducerPosition | None, task: SinkTask
+) -> SinkPosition:
+    """Raises `TidelogError`: FENCED_PRODUCER_EPOCH where a later micro-batch has written."""
+    if told is None:
+        return SinkPosition(0, 0)
+    next_sequence = 0 if told.last_sequence < 0 else sequence_after(told.last_sequence, 1)
+    if told.producer_epoch < task.batch_id:
+        return SinkPosition(next_sequence, 0)
+    if told.producer_epoch > task.batch_id:
+        raise outlived(task, f"batch {told.producer_epoch} has written to {partition}")
+    if told.epoch_start_sequence is None:
+        raise TidelogError(
+            ErrorCode.UNKNOWN_PRODUCER_ID,
+            f"how much of batch {task.batch_id} of query {task.query_id} is in {partition} is not "
+            "known to its leader, which runs an older release: restart its brokers first",
+        )
+    written = (next_sequence - told.epoch_start_sequence) % SEQUENCES
+    return SinkPosition(next_sequence, written)
+
+
+def outlived(task: SinkTask, why: str) -> TidelogError:
+    return TidelogError(
+        ErrorCode.FENCED_PRODUCER_EPOCH,
+        f"query {task.query_id} has begun a later batch than {task.batch_id}: its checkpoint is "
+        "older than what it wrote, or this task was given up; begin with a new "
+        f"checkpointLocation if it was restored ({why})",
+    )
+
+
+def fewer_partitions(task: SinkTask, topic: str, placed_by: int, count: int) -> TidelogError:
+    return TidelogError(
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        f"topic {topic!r} has {count} partitions, and had {placed_by} when batch {task.batch_id} "
+        f"of query {task.query_id} was first tried: the broker asked is behind, or some were "
+        "removed, with what was written there; if so begin with a new checkpointLocation",
+    )
+
+
+def not_repeated(task: SinkTask, left: Mapping[TopicPartition, int]) -> TidelogError:
+    """`left`: how many records of an earlier try the task did not come to again."""
+    places = ", ".join(f"{count} in {partition}" for partition, count in sorted(left.items()))
+    return TidelogError(
+        ErrorCode.INVALID_REQUEST,
+        f"task {task.partition} of batch {task.batch_id} of query {task.query_id} had written "
+        f"records before that it does not have now that it is repeated ({places}): what it writes "
+        "depends on more than what it reads, so nothing can be written once. Make it "
+        "deterministic, for instance by sortWithinPartitions after a shuffle, and begin with a new "
+        "checkpointLocation",
+    )

@@ -1,0 +1,152 @@
+"""How far a stream has come, and its form in Spark's checkpoint. No I/O.
+
+An offset alone does not tell whether the log still is the one that was read. With it go the
+topic's id, which a topic created again does not have, and the leader epoch of the record
+before it: where two logs have a record of the same epoch at the same offset, they are equal up
+to there (section 3 of ARCHITECTURE.md).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import NO_EPOCH
+
+VERSION = 1
+
+
+class ReadTo(NamedTuple):
+    """The next offset, and the leader epoch of the record before it; NO_EPOCH: there was none,
+    or it is not known."""
+
+    offset: int
+    leader_epoch: int = NO_EPOCH
+
+
+class TopicOffsets(NamedTuple):
+    """`create_revision`: a later topic of the same name has a greater one. `as_of`: the metadata
+    store's revision as of which its partitions were looked at: what was created later is no
+    partition that was known then. `begun`: where the micro-batch that ends here begins in
+    partitions in which that is not where the one before it ended: those that are new, and those
+    that went on after a loss."""
+
+    topic_id: str
+    create_revision: int
+    partitions: Mapping[int, ReadTo]
+    as_of: int = 0
+    begun: Mapping[int, ReadTo] = MappingProxyType({})
+
+
+class Split(NamedTuple):
+    """Into how many tasks a micro-batch is split (`planning.split`)."""
+
+    min_partitions: int | None
+    max_records: int | None
+
+
+# By topic.
+StreamOffsets = Mapping[str, TopicOffsets]
+
+
+def to_value(offsets: StreamOffsets, split: Split | None = None) -> dict[str, Any]:
+    """As JSON takes it; equal offsets give equal texts, since Spark compares those. `split`: of
+    the micro-batch that ends here."""
+    return {
+        "version": VERSION,
+        "topics": {
+            topic: {
+                "id": of_topic.topic_id,
+                "revision": of_topic.create_revision,
+                "as_of": of_topic.as_of,
+                "partitions": _places(of_topic.partitions),
+                **({"begun": _places(of_topic.begun)} if of_topic.begun else {}),
+            }
+            for topic, of_topic in sorted(offsets.items())
+        },
+        **({"split": {"min": split.min_partitions, "max": split.max_records}} if split else {}),
+    }
+
+
+def from_value(value: Any) -> StreamOffsets:
+    """Raises `TidelogError` for what `to_value` of this version did not make."""
+    if not isinstance(value, dict) or "version" not in value:
+        raise _unreadable(value, "it has no version")
+    if value["version"] != VERSION:
+        raise _unreadable(value, f"it has version {value['version']!r}, this is {VERSION}")
+    try:
+        return {
+            topic: TopicOffsets(
+                of_topic["id"],
+                of_topic["revision"],
+                _places_of(of_topic["partitions"]),
+                of_topic["as_of"],
+                _places_of(of_topic.get("begun", {})),
+            )
+            for topic, of_topic in value["topics"].items()
+        }
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _unreadable(value, repr(error)) from error
+
+
+def split_of(value: Any) -> Split | None:
+    """Of what `from_value` can read; None where it does not say."""
+    split = value.get("split")
+    return split and Split(split["min"], split["max"])
+
+
+def begins(start: StreamOffsets, end: StreamOffsets) -> StreamOffsets:
+    """Where a micro-batch begins in each partition of its end, as it was planned."""
+    found = {}
+    for topic, to in end.items():
+        before = start.get(topic)
+        known = before.partitions if before and before.topic_id == to.topic_id else {}
+        places = {**to.partitions, **known, **to.begun}
+        found[topic] = to._replace(
+            partitions={partition: places[partition] for partition in to.partitions}, begun={}
+        )
+    return found
+
+
+def with_begins(end: StreamOffsets, start: StreamOffsets, begun: StreamOffsets) -> StreamOffsets:
+    """`end` of what was read from `start` on, or from `begun` on where these differ; `start` where
+    it comes to the same."""
+    if all(
+        topic in start and to._replace(begun=start[topic].begun) == start[topic]
+        for topic, to in end.items()
+    ) and len(start) == len(end):
+        return start
+    planned = begins(start, end)
+    return {
+        topic: to._replace(
+            begun={
+                partition: at
+                for partition, at in begun[topic].partitions.items()
+                if at != planned[topic].partitions[partition]
+            }
+        )
+        for topic, to in end.items()
+    }
+
+
+def _places(partitions: Mapping[int, ReadTo]) -> dict[str, Any]:
+    return {
+        str(partition): {"offset": at.offset, "epoch": at.leader_epoch}
+        for partition, at in sorted(partitions.items())
+    }
+
+
+def _places_of(value: Mapping[str, Any]) -> dict[int, ReadTo]:
+    return {int(partition): ReadTo(at["offset"], at["epoch"]) for partition, at in value.items()}
+
+
+def _unreadable(value: Any, why: str) -> TidelogError:
+    return TidelogError(
+        ErrorCode.INVALID_REQUEST,
+        f"the checkpoint holds no offsets of tidelog that can be read here ({why}): "
+        f"{json.dumps(value)[:200]}; go on with the version of tidelog that wrote it, or begin "
+        "with a new checkpointLocation",
+    )

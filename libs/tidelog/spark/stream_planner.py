@@ -1,0 +1,221 @@
+"""What each micro-batch of a stream reads, as its driver finds out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from tidelog.model import NO_EPOCH, TopicPartition
+from tidelog.spark import boundaries
+from tidelog.spark.cluster_lookups import ClusterLookups
+from tidelog.spark.data_loss import (
+    ClusterNow,
+    DataLossError,
+    GoingOn,
+    Truncation,
+    going_on,
+    to_verify,
+)
+from tidelog.spark.edge_epochs import with_edge_epochs
+from tidelog.spark.options import ReadOptions
+from tidelog.spark.planning import OffsetRange, limited, split
+from tidelog.spark.stream_offsets import (
+    ReadTo,
+    Split,
+    StreamOffsets,
+    TopicOffsets,
+    begins,
+    with_begins,
+)
+
+_log = logging.getLogger(__name__)
+
+
+class StreamPlanner:
+    """Every error is a `TidelogError`; `DataLossError` where the stream cannot go on where it
+    ended, unless that is allowed: then a warning is logged."""
+
+    def __init__(self, options: ReadOptions, lookups: ClusterLookups) -> None:
+        self._options = options
+        self._lookups = lookups
+        # What the cluster told last, and of where a stream went on with it.
+        self._now: ClusterNow = {}
+        self._went_on: tuple[StreamOffsets, GoingOn] | None = None
+        # A micro-batch that begins where the cluster now says.
+        self._planned: tuple[StreamOffsets, StreamOffsets] | None = None
+        # With it nothing that comes later is read.
+        self._ends_at: ClusterNow | None = None
+        self._is_bounded = False
+        # Of which leader is known to have what was read.
+        self._verified: dict[TopicPartition, tuple[ReadTo, int]] = {}
+        # Topics of which it has been told that they are not there.
+        self._told_absent: set[str] = set()
+
+    async def close(self) -> None:
+        await self._lookups.close()
+
+    def bound(self) -> None:
+        """The stream ends where the logs end when it is next asked how far it may go."""
+        self._is_bounded = True
+        self._ends_at = None
+
+    async def initial(self) -> StreamOffsets:
+        """Raises `OptionError` for offsets that are not in the log."""
+        now = await self._lookups.now(self._options.topics, {})
+        named = boundaries.partitions_of(now)
+        times = boundaries.times_wanted(self._options.starting, named)
+        first = boundaries.starts(self._options, now, await self._lookups.at_times(times))
+        return await self._with_epochs(now, {}, first)
+
+    async def next_end(self, read: StreamOffsets, max_offsets: int | None) -> StreamOffsets:
+        """How far the next batch goes; as far as `read` where there is nothing new."""
+        read = self._options.topics.still_read(read)
+        now = self._ends_at
+        if now is None:
+            now = await self._now_of(read)
+        if self._is_bounded:
+            self._ends_at = now
+        self._now = now
+        went_on = await self._go_on(read, now)
+        places = went_on.offsets
+        sizes = {
+            TopicPartition(topic, partition): max(
+                now[topic].partitions[partition].end - at.offset, 0
+            )
+            for topic, of_topic in places.items()
+            for partition, at in of_topic.partitions.items()
+        }
+        if max_offsets is not None:
+            turn = sum(at.offset for t in places.values() for at in t.partitions.values())
+            sizes = limited(sizes, max_offsets, turn)
+        ends = {
+            name: places[name.topic].partitions[name.partition].offset + size
+            for name, size in sizes.items()
+        }
+        end = with_begins(await self._with_epochs(now, places, ends), read, places)
+        self._planned = (read, end)
+        return end
+
+    @property
+    def latest(self) -> StreamOffsets:
+        """Where the logs ended when that was last asked."""
+        return {
+            topic: TopicOffsets(
+                told.topic_id,
+                told.create_revision,
+                {partition: ReadTo(at.end) for partition, at in told.partitions.items()},
+                told.as_of,
+            )
+            for topic, told in self._now.items()
+        }
+
+    async def ranges(
+        self, start: StreamOffsets, end: StreamOffsets, planned: Split | None = None
+    ) -> list[OffsetRange]:
+        """The tasks of a micro-batch, the same for the same offsets: a batch that is repeated
+        is read alike, unless something is lost. `planned`: how it was to be split; else it is as
+        the options say."""
+        if start == end:
+            return []
+        topics = self._options.topics
+        start = topics.still_read(start)
+        places = topics.still_read(begins(start, end))
+        if self._planned != (start, end):
+            # A batch of a former life of the driver is repeated: all of it is asked for, what was
+            # new in it too.
+            places = (await self._go_on(places, await self._now_of(places))).offsets
+        ranges = []
+        for topic, to in sorted(end.items()):
+            of_topic = places.get(topic)
+            if of_topic is None or of_topic.topic_id != to.topic_id:
+                # It is gone, which has been told, or is no longer asked for.
+                continue
+            for partition, at in sorted(to.partitions.items()):
+                begin = of_topic.partitions.get(partition, at)
+                name = TopicPartition(topic, partition)
+                ranges.append(OffsetRange(name, to.topic_id, to.create_revision, begin, at))
+        parts = split(ranges, *(planned or self._options.split))
+        return await with_edge_epochs(parts, self._lookups)
+
+    async def _now_of(self, read: StreamOffsets) -> ClusterNow:
+        """A loss that was accepted before is no error later: what is gone is not `read` then."""
+        must_exist = self._options.fail_on_data_loss
+        now = await self._lookups.now(self._options.topics, read, must_exist=must_exist)
+        self._tell_absent(read, now)
+        return now
+
+    def _tell_absent(self, read: StreamOffsets, now: ClusterNow) -> None:
+        """Once for each topic. Of one that was read its loss is told in place of it."""
+        absent = set(self._options.topics.named) - set(now) - self._told_absent
+        for topic in sorted(absent - set(read)):
+            _log.warning(
+                "there is no topic %r, as brokers tell: nothing of it is read until it is there; "
+                "check its name",
+                topic,
+            )
+        self._told_absent |= absent
+
+    async def _go_on(self, read: StreamOffsets, now: ClusterNow) -> GoingOn:
+        found = going_on(read, now, await self._truncations(read, now))
+        told_before = self._went_on is not None and self._went_on == (read, found)
+        self._went_on = (read, found)
+        if found.losses and self._options.fail_on_data_loss:
+            raise DataLossError(found.losses)
+        for loss in () if told_before else found.losses:
+            _log.warning("%s", loss)
+        return found
+
+    async def _truncations(
+        self, read: StreamOffsets, now: ClusterNow
+    ) -> Mapping[TopicPartition, Truncation]:
+        epochs = {
+            TopicPartition(topic, partition): at.leader_epoch
+            for topic, told in now.items()
+            for partition, at in told.partitions.items()
+        }
+        wanted = {
+            name: at
+            for name, at in to_verify(read, now).items()
+            if self._verified.get(name) != (at, epochs[name])
+        }
+        if not wanted:
+            return {}
+        found = await self._lookups.truncations(wanted)
+        self._verified |= {
+            name: (at, epochs[name]) for name, at in wanted.items() if name not in found
+        }
+        return found
+
+    async def _with_epochs(
+        self, now: ClusterNow, places: StreamOffsets, ends: Mapping[TopicPartition, int]
+    ) -> StreamOffsets:
+        """Leader epochs of the records before the ends. They never fall along a log: between a
+        record and an end that its own leader told there is no other one, and nothing is asked."""
+        known: dict[TopicPartition, int] = {}
+        asked: dict[TopicPartition, int] = {}
+        for name, end in ends.items():
+            told = now[name.topic].partitions[name.partition]
+            at = ReadTo(told.start)
+            if name.topic in places:
+                at = places[name.topic].partitions[name.partition]
+            if end <= at.offset or at.leader_epoch == told.leader_epoch:
+                known[name] = at.leader_epoch if end else NO_EPOCH
+            else:
+                asked[name] = end
+        if asked:
+            known |= await self._lookups.epochs_before(asked)
+        return {
+            topic: TopicOffsets(
+                told.topic_id,
+                told.create_revision,
+                {
+                    partition: ReadTo(
+                        ends[TopicPartition(topic, partition)],
+                        known[TopicPartition(topic, partition)],
+                    )
+                    for partition in told.partitions
+                },
+                told.as_of,
+            )
+            for topic, told in now.items()
+        }

@@ -1,0 +1,51 @@
+"""What a frame has to look like that is written. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructType
+
+from tidelog.spark.columns import HEADERS_TYPE
+from tidelog.spark.option_values import OptionError
+
+_CONTENT: tuple[DataType, ...] = (BinaryType(), StringType())
+# Each with its types; where a reader's rows are written, their old places say nothing.
+WRITTEN: Mapping[str, tuple[DataType, ...]] = {
+    "key": _CONTENT,
+    "value": _CONTENT,
+    "headers": (HEADERS_TYPE,),
+    "topic": (StringType(),),
+    "partition": (IntegerType(),),
+}
+LEFT_OUT = ("offset", "leader_epoch", "timestamp")
+
+
+def check_written(schema: StructType, topic: str | None) -> None:
+    """Raises `OptionError`."""
+    for column in schema.fields:
+        if column.name in LEFT_OUT:
+            continue
+        types = WRITTEN.get(column.name)
+        if types is None:
+            raise OptionError(
+                f"column {column.name} cannot be written; there are {', '.join(WRITTEN)}. Put it "
+                "into value, for instance by to_json(struct(...)), or leave it out by select(...)"
+            )
+        if not any(_alike(column.dataType, one) for one in types):
+            right = " or ".join(one.simpleString() for one in types)
+            raise OptionError(
+                f"column {column.name} is {column.dataType.simpleString()}; it must be {right}"
+            )
+    names = schema.fieldNames()
+    if "value" not in names:
+        raise OptionError("there is no column value; name one, as in df.selectExpr('x as value')")
+    if topic is None and "topic" not in names:
+        raise OptionError(
+            'it is not said where to: give .option("topic", "sea"), or a column topic'
+        )
+
+
+def _alike(one: DataType, other: DataType) -> bool:
+    """Whether null may be where does not matter."""
+    return one.simpleString() == other.simpleString()

@@ -1,0 +1,95 @@
+"""`df.write` and `df.writeStream`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from tidelog.client.sync import BackgroundClient
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.spark.options import WriteOptions
+from tidelog.spark.record_sink import RecordSink, Tally
+from tidelog.spark.sink_positions import BATCH_ID, QUERY_ID, SinkTask
+
+
+@dataclass(frozen=True)
+class Written(WriterCommitMessage):
+    tally: Tally
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """A task that is repeated writes its records again."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        return _write(self._options, None, _context().partitionId(), iterator)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """A micro-batch that is repeated writes nothing twice (`sink_positions`)."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        task = sink_task(_context())
+        return _write(self._options, task, task.partition, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """All was committed when its task ended."""
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """What is written stays, and is not written again when the micro-batch is repeated."""
+
+
+def sink_task(context: TaskContext) -> SinkTask:
+    """Raises `TidelogError` (INTERNAL) where Spark does not tell what the task writes."""
+    query_id, batch_id = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
+    if not query_id or batch_id is None:
+        raise TidelogError(
+            ErrorCode.INTERNAL,
+            f"this Spark does not tell tasks their query ({QUERY_ID} is {query_id!r}) and "
+            f"micro-batch ({BATCH_ID} is {batch_id!r}), without which nothing can be written once; "
+            "use PySpark 4.2",
+        )
+    return SinkTask(query_id, int(batch_id), context.partitionId())
+
+
+def _context() -> TaskContext:
+    context = TaskContext.get()
+    assert context is not None, "writers write in tasks"
+    return context
+
+
+def _write(
+    options: WriteOptions,
+    task: SinkTask | None,
+    task_partition: int,
+    batches: Iterator[pa.RecordBatch],
+) -> Written:
+    with BackgroundClient(
+        lambda: RecordSink(
+            options.bootstrap,
+            topic=options.topic,
+            codec=options.codec,
+            task=task,
+            task_partition=task_partition,
+        )
+    ) as sink:
+        for rows in batches:
+            _send(sink, rows)
+        return Written(sink.ask(lambda one: one.finish()))
+
+
+def _send(sink: BackgroundClient[RecordSink], rows: pa.RecordBatch) -> None:
+    sink.ask(lambda one: one.write(rows))

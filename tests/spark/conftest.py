@@ -1,0 +1,36 @@
+"""A real cluster and a real local Spark, which all tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark.running import Running, running
+from spark.session import local_spark
+
+LIBRARIES = Path(__file__).parents[2] / "libs"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The first job of a session starts Python in Spark's workers, which takes long on a busy
+    machine. The hook sees the items of all suites when several run at once."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.timeout(600))
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """Three brokers; a test that kills one starts it again."""
+    with running(tmp_path_factory.mktemp("cluster")) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    # The second number: a task may fail as often before its job does.
+    with local_spark("local[2,4]", str(LIBRARIES), tmp_path_factory.mktemp("warehouse")) as session:
+        yield session

@@ -1,0 +1,42 @@
+"""A Spark on this machine, for the tests of a session."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tidelog.spark import register
+
+
+@contextmanager
+def local_spark(master: str, libraries: str, warehouse: Path) -> Iterator[SparkSession]:
+    """`libraries`: where Python in workers finds what is not installed. The data source is
+    registered."""
+    assert shutil.which("java"), "Spark needs Java 17: apt-get install openjdk-17-jre-headless"
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    session = (
+        SparkSession.builder.master(master)
+        .appName("tidelog-tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        # A busy machine takes its time to start Python in a worker.
+        .config("spark.python.authenticate.socketTimeout", "600s")
+        # And one that stood still for two minutes would have Spark end its own process.
+        .config("spark.network.timeout", "1800s")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.warehouse.dir", str(warehouse))
+        .config("spark.executorEnv.PYTHONPATH", libraries)
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    register(session)
+    yield session
+    session.stop()

@@ -1,0 +1,31 @@
+"""A streaming copy on several processes of Spark, killed in mid-task and after the commit; at all
+points by `make spark-kills`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.spark_kills import results
+from bench.spark_kills.records import Found, Missing, compared
+from bench.spark_kills.run import SHORT, run
+from spark.running import Running
+
+
+@pytest.mark.timeout(1_200)
+def test_a_copy_is_exact_whoever_is_killed_at_whatever_point(
+    cluster: Running, tmp_path: Path
+) -> None:
+    outcome = run(cluster.bootstrap, tmp_path, SHORT, say=print)
+    content = results.content(outcome, SHORT.schedule)
+    assert content["counts"] == dict.fromkeys(("source", "target", "table"), SHORT.records)
+    assert content["lost"] == content["duplicated"] == {"target": 0, "table": 0}
+    assert content["drivers"] == 1 + len(SHORT.points)
+    assert content["passed"]
+
+
+def test_what_is_lost_or_doubled_is_counted() -> None:
+    source = Found("", np.arange(5))
+    assert compared(source, Found("", np.array([0, 1, 1, 4, 4, 4, 2]))) == Missing(1, 3)

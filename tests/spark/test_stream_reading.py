@@ -1,0 +1,108 @@
+"""`spark.readStream.format("tidelog")` on a real cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from spark.running import QUERY_TIMEOUT_S, Running
+from tidelog.client import SyncAdmin
+
+
+def run(frame: DataFrame, directory: Path) -> list[dict[str, Any]]:
+    """Copies what there is to Parquet; returns the progress of each batch that had rows."""
+    query = (
+        frame.writeStream.format("parquet")
+        .option("checkpointLocation", str(directory / "checkpoint"))
+        .option("path", str(directory / "table"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    try:
+        assert query.awaitTermination(QUERY_TIMEOUT_S), "the query did not end"
+        return [p for p in map(dict, query.recentProgress) if p["numInputRows"]]
+    finally:
+        query.stop()
+
+
+def places(spark: SparkSession, directory: Path) -> list[tuple[int, int]]:
+    table = spark.read.parquet(str(directory / "table"))
+    return sorted((row.partition, row.offset) for row in table.collect())
+
+
+def test_available_now_reads_all_there_is_within_the_limit_and_ends(
+    spark: SparkSession, cluster: Running, tmp_path: Path
+) -> None:
+    topic = cluster.new_topic(partitions=2)
+    cluster.fill(topic, 0, [b"x"] * 70)
+    cluster.fill(topic, 1, [b"x"] * 30)
+    options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "40"}
+    progress = run(cluster.stream(spark, topic, **options), tmp_path)
+    assert [p["numInputRows"] for p in progress] == [40, 40, 20]
+    assert places(spark, tmp_path) == [(0, n) for n in range(70)] + [(1, n) for n in range(30)]
+
+
+def test_a_query_goes_on_where_it_ended_and_finds_new_partitions(
+    spark: SparkSession, cluster: Running, tmp_path: Path
+) -> None:
+    topic = cluster.new_topic(partitions=1)
+    cluster.fill(topic, 0, [b"x"] * 10)
+    frame = cluster.stream(spark, topic, startingOffsets="earliest")
+    run(frame, tmp_path)
+    with SyncAdmin(cluster.bootstrap) as admin:
+        admin.ask(lambda a: a.add_partitions(topic, 2))
+    cluster.fill(topic, 0, [b"x"] * 5)
+    cluster.fill(topic, 1, [b"x"] * 7)
+    assert [p["numInputRows"] for p in run(frame, tmp_path)] == [12]
+    assert places(spark, tmp_path) == [(0, n) for n in range(15)] + [(1, n) for n in range(7)]
+
+
+def test_a_topic_that_was_created_again_is_told_and_may_be_read(
+    spark: SparkSession, cluster: Running, tmp_path: Path
+) -> None:
+    topic = cluster.new_topic(partitions=1)
+    cluster.fill(topic, 0, [b"former"] * 10)
+    run(cluster.stream(spark, topic, startingOffsets="earliest"), tmp_path)
+    with SyncAdmin(cluster.bootstrap) as admin:
+        admin.delete_topic(topic)
+    cluster.create(topic, 1)
+    cluster.fill(topic, 0, [b"new"] * 3)
+    with pytest.raises(StreamingQueryException, match="was deleted and created again") as told:
+        run(cluster.stream(spark, topic), tmp_path)
+    assert "nothing from offsets 0: 10 on can be read" in str(told.value)
+    run(cluster.stream(spark, topic, failOnDataLoss="false"), tmp_path)
+    table = spark.read.parquet(str(tmp_path / "table"))
+    values = sorted(bytes(row.value) for row in table.collect())
+    assert values == [b"former"] * 10 + [b"new"] * 3
+
+
+def test_a_log_that_was_cut_is_told_with_the_offsets_though_it_has_grown_again(
+    spark: SparkSession, cluster: Running, tmp_path: Path
+) -> None:
+    topic = f"cut-{next(cluster.names)}"
+    cluster.create(topic, 1, replicas=1)
+    for _ in range(3):
+        cluster.fill(topic, 0, [b"before"] * 10)
+    run(cluster.stream(spark, topic, startingOffsets="earliest"), tmp_path)
+    cluster.cut(topic, 0, cut_bytes=10)
+    cluster.fill(topic, 0, [b"after"] * 15)
+    with pytest.raises(
+        StreamingQueryException,
+        match=f"the log of {topic}/0 was truncated by an unclean election: the records at offsets "
+        "20 to 29",
+    ):
+        run(cluster.stream(spark, topic), tmp_path)
+    run(cluster.stream(spark, topic, failOnDataLoss="false"), tmp_path)
+    table = spark.read.parquet(str(tmp_path / "table"))
+    values = sorted(bytes(row.value) for row in table.collect())
+    assert values == [b"after"] * 15 + [b"before"] * 30
+
+
+def test_an_option_of_batches_is_refused(spark: SparkSession, cluster: Running) -> None:
+    query = cluster.stream(spark, "sea", endingOffsets="latest").writeStream.format("noop").start()
+    with pytest.raises(StreamingQueryException, match="a stream has no end: leave it out"):
+        query.awaitTermination(QUERY_TIMEOUT_S)

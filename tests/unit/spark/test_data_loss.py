@@ -1,0 +1,158 @@
+"""Where a stream goes on, and what it is told is lost."""
+
+from __future__ import annotations
+
+from tidelog.model import NO_EPOCH, TopicPartition
+from tidelog.spark.data_loss import (
+    DataLossError,
+    GoingOn,
+    PartitionNow,
+    TopicNow,
+    Truncation,
+    behind,
+    going_on,
+    to_verify,
+)
+from tidelog.spark.stream_offsets import ReadTo, TopicOffsets
+
+SEA = TopicPartition("sea", 0)
+
+
+def read(
+    *partitions: ReadTo, topic_id: str = "id", revision: int = 5, as_of: int = 6
+) -> dict[str, TopicOffsets]:
+    return {"sea": TopicOffsets(topic_id, revision, dict(enumerate(partitions)), as_of)}
+
+
+def now(
+    *partitions: PartitionNow, topic_id: str = "id", revision: int = 5, as_of: int = 6
+) -> dict[str, TopicNow]:
+    return {"sea": TopicNow(topic_id, revision, dict(enumerate(partitions)), as_of)}
+
+
+def where(found: GoingOn) -> ReadTo:
+    return found.offsets["sea"].partitions[0]
+
+
+def test_where_nothing_is_lost_nothing_is_told() -> None:
+    found = going_on(read(ReadTo(7, 2)), now(PartitionNow(7, 9, 2)), {})
+    assert (where(found), found.losses) == (ReadTo(7, 2), ())
+
+
+def test_what_retention_deleted_is_told_by_its_offsets() -> None:
+    found = going_on(read(ReadTo(7, 2)), now(PartitionNow(12, 20, 2)), {})
+    assert where(found) == ReadTo(12)
+    assert found.losses == (
+        "offsets 7 to 11 of sea/0 were deleted before they were read (by its retention): its log "
+        "starts at 12",
+    )
+
+
+def test_what_was_read_may_be_deleted() -> None:
+    found = going_on(read(ReadTo(7, 2)), now(PartitionNow(6, 20, 2)), {})
+    assert found.losses == ()
+
+
+def test_a_topic_that_was_created_again_is_read_from_its_start() -> None:
+    found = going_on(read(ReadTo(7, 2)), now(PartitionNow(0, 3, 0), topic_id="new", revision=9), {})
+    assert where(found) == ReadTo(0)
+    assert found.offsets["sea"].topic_id == "new"
+    (loss,) = found.losses
+    assert "was deleted and created again (its id was id, and is new)" in loss
+    assert "nothing from offsets 0: 7 on" in loss
+
+
+def test_a_broker_that_is_behind_tells_of_no_new_topic() -> None:
+    former = now(PartitionNow(0, 3, 0), topic_id="former", revision=2)
+    assert behind(read(ReadTo(7, 2)), former) == ["sea"]
+    assert behind(read(ReadTo(7, 2)), now(PartitionNow(0, 3, 0), topic_id="n", revision=9)) == []
+    assert behind({}, former) == []
+
+
+def test_a_broker_that_is_behind_tells_of_no_partition_that_is_gone() -> None:
+    grown = read(ReadTo(7), ReadTo(3), as_of=8)
+    assert behind(grown, now(PartitionNow(0, 9, 0), as_of=6)) == ["sea"]
+    assert behind(grown, now(PartitionNow(0, 9, 0), as_of=9)) == []
+
+
+def test_a_topic_that_is_gone_is_told() -> None:
+    found = going_on(read(ReadTo(7, 2), ReadTo(3)), {}, {})
+    assert found.offsets == {}
+    assert found.losses == (
+        "topic 'sea' (id id) was deleted: nothing from offsets 0: 7, 1: 3 on can be read any more",
+    )
+
+
+def test_a_partition_that_is_gone_is_told() -> None:
+    found = going_on(read(ReadTo(7), ReadTo(3)), now(PartitionNow(0, 9, 0)), {})
+    assert found.losses == ("sea/1 was removed: nothing from offset 3 on can be read any more",)
+
+
+def test_a_new_partition_is_read_from_its_start() -> None:
+    found = going_on(read(ReadTo(7)), now(PartitionNow(0, 9, 0), PartitionNow(0, 4, 0)), {})
+    assert found.offsets["sea"].partitions[1] == ReadTo(0)
+    assert found.losses == ()
+
+
+def test_a_new_topic_is_no_loss_whatever_its_retention_has_deleted() -> None:
+    found = going_on({}, now(PartitionNow(4, 9, 0)), {})
+    assert (where(found), found.losses) == (ReadTo(4), ())
+
+
+def test_of_a_new_partition_of_a_known_topic_that_is_a_loss() -> None:
+    new = PartitionNow(4, 9, 0, create_revision=7)
+    found = going_on(read(ReadTo(7)), now(PartitionNow(0, 9, 0), new), {})
+    assert found.losses[0].startswith("offsets 0 to 3 of sea/1 were deleted before they were read")
+
+
+def test_an_old_partition_that_was_not_asked_for_before_is_read_as_far_as_it_is_kept() -> None:
+    old = PartitionNow(4, 9, 0, create_revision=6)
+    found = going_on(read(ReadTo(7)), now(PartitionNow(0, 9, 0), old), {})
+    assert found.offsets["sea"].partitions[1] == ReadTo(4)
+    assert found.losses == ()
+
+
+def test_a_partition_that_was_removed_and_added_again_is_read_from_its_start() -> None:
+    again = now(PartitionNow(0, 9, 4, create_revision=8), as_of=8)
+    assert to_verify(read(ReadTo(7, 2)), again) == {}
+    found = going_on(read(ReadTo(7, 2)), again, {})
+    assert where(found) == ReadTo(0)
+    assert found.losses == (
+        "sea/0 was removed and added again: of the former one nothing from offset 7 on can be read "
+        "any more, and the new one is read from its start",
+    )
+    # Told once.
+    assert going_on(found.offsets, again, {}).losses == ()
+
+
+def test_a_truncated_log_is_read_from_where_it_was_cut() -> None:
+    found = going_on(read(ReadTo(7, 2)), now(PartitionNow(0, 9, 4)), {SEA: Truncation(5, 4, 1)})
+    assert where(found) == ReadTo(5, 1)
+    assert found.losses == (
+        "the log of sea/0 was truncated by an unclean election: the records at offsets 5 to 6 at "
+        "least that were read (the last in leader epoch 2) are not in the log of the leader of "
+        "epoch 4, which has others there, or none",
+    )
+
+
+def test_only_a_newer_leader_can_have_cut_what_was_read() -> None:
+    assert to_verify(read(ReadTo(7, 2)), now(PartitionNow(0, 9, 3))) == {SEA: ReadTo(7, 2)}
+    assert to_verify(read(ReadTo(7, 2)), now(PartitionNow(0, 9, 2))) == {}
+
+
+def test_a_leader_that_was_deposed_tells_of_no_truncation() -> None:
+    assert to_verify(read(ReadTo(7, 2)), now(PartitionNow(0, 3, 1))) == {}
+    assert going_on(read(ReadTo(7, 2)), now(PartitionNow(0, 3, 1)), {}).losses == ()
+
+
+def test_nothing_is_compared_where_nothing_was_read() -> None:
+    assert to_verify(read(ReadTo(7, NO_EPOCH)), now(PartitionNow(0, 9, 3))) == {}
+    assert to_verify(read(ReadTo(7, 2)), now(PartitionNow(7, 9, 3))) == {}
+    assert to_verify(read(ReadTo(7, 2)), now(PartitionNow(0, 9, 3), topic_id="other")) == {}
+
+
+def test_the_error_says_what_can_be_done() -> None:
+    assert DataLossError(["this is gone", "that is gone"]).message == (
+        "this is gone; that is gone. To go on with what is there set failOnDataLoss to false; to "
+        "read all of it again begin with a new checkpointLocation"
+    )

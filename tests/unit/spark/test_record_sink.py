@@ -1,0 +1,241 @@
+"""A task that writes, and is repeated, over a fake cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import Codec
+from tidelog.record_batch import decode
+from tidelog.spark.record_sink import RecordSink, Tally
+from tidelog.spark.sink_positions import SinkTask
+from unit.client.fake_broker import FakeCluster, FakePartition
+
+
+def rows(values: list[bytes], **columns: list[Any]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"value": pa.array(values, pa.binary()), **columns})
+
+
+def numbers(count: int, first: int = 0) -> list[bytes]:
+    return [b"%d" % n for n in range(first, first + count)]
+
+
+def sink_of(
+    cluster: FakeCluster, batch_id: int | None, *, task: int = 0, topic: str | None = "sea"
+) -> RecordSink:
+    return RecordSink(
+        ",".join(cluster.bootstrap()),
+        topic=topic,
+        codec=Codec.NONE,
+        task=None if batch_id is None else SinkTask("query", batch_id, task),
+        task_partition=task,
+    )
+
+
+async def written(sink: RecordSink, *batches: pa.RecordBatch) -> Tally:
+    try:
+        for batch in batches:
+            await sink.write(batch)
+        return await sink.finish()
+    finally:
+        await sink.close()
+
+
+def values(cluster: FakeCluster) -> list[bytes | None]:
+    """Of all partitions, one after the other."""
+    return [
+        value
+        for partition in cluster.topics["sea"].partitions
+        for batch in partition.batches
+        for value in decode(batch).values
+    ]
+
+
+async def test_each_micro_batch_is_written_after_the_one_before(cluster: FakeCluster) -> None:
+    assert await written(sink_of(cluster, 0), rows(numbers(10))) == Tally(10, 0)
+    assert await written(sink_of(cluster, 1), rows(numbers(10, 10))) == Tally(10, 0)
+    assert values(cluster) == numbers(20)
+
+
+async def test_one_that_is_repeated_writes_nothing_twice(cluster: FakeCluster) -> None:
+    await written(sink_of(cluster, 0), rows(numbers(10)))
+    await written(sink_of(cluster, 1), rows(numbers(10, 10)))
+    assert await written(sink_of(cluster, 1), rows(numbers(10, 10))) == Tally(0, 10)
+    assert values(cluster) == numbers(20)
+
+
+@pytest.mark.parametrize("arrived", [0, 1, 3, 7])
+async def test_one_that_was_cut_short_writes_what_is_missing(
+    cluster: FakeCluster, arrived: int
+) -> None:
+    keys = [b"k%d" % n for n in range(20)]
+    await written(sink_of(cluster, 0), rows(numbers(20), key=keys))
+    first = sink_of(cluster, 1)
+    if arrived:
+        await first.write(rows(numbers(arrived, 20), key=keys[:arrived]))
+        await first.finish()
+    await first.close()
+    # Cut otherwise: batches are not the same as the first time.
+    again = (rows(numbers(4, 20), key=keys[:4]), rows(numbers(16, 24), key=keys[4:]))
+    assert await written(sink_of(cluster, 1), *again) == Tally(20 - arrived, arrived)
+    assert sorted(map(bytes, filter(None, values(cluster)))) == sorted(numbers(40))
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+async def test_one_that_is_repeated_places_all_by_the_partitions_that_there_were(
+    cluster: FakeCluster, keyed: bool
+) -> None:
+    """And the next micro-batch by those that there are."""
+    content = numbers(6_000)
+
+    def batch(count: int) -> pa.RecordBatch:
+        keys: list[bytes | None] = [b"k" + n if keyed else None for n in content[:count]]
+        return rows(content[:count], key=pa.array(keys, pa.binary()))
+
+    await written(sink_of(cluster, 0), batch(2_500))
+    cluster.topics["sea"].partitions.append(FakePartition(0))
+    assert await written(sink_of(cluster, 0), batch(6_000)) == Tally(3_500, 2_500)
+    assert sorted(filter(None, values(cluster))) == sorted(content)
+    assert not cluster.partition("sea", 2).batches
+    await written(sink_of(cluster, 1), batch(6_000))
+    assert cluster.partition("sea", 2).batches
+
+
+async def test_one_that_is_repeated_with_fewer_partitions_writes_nothing(
+    cluster: FakeCluster,
+) -> None:
+    await written(sink_of(cluster, 0), rows(numbers(10)))
+    before = values(cluster)
+    cluster.topics["sea"].partitions.pop()
+    with pytest.raises(TidelogError, match="'sea' has 1 partitions, and had 2 when batch 0 of"):
+        await written(sink_of(cluster, 0), rows(numbers(20)))
+    assert values(cluster) == before
+
+
+async def test_a_try_that_was_given_up_writes_no_more(cluster: FakeCluster) -> None:
+    late = sink_of(cluster, 0)
+    await late.write(rows(numbers(5)))
+    await written(sink_of(cluster, 0), rows(numbers(10)))
+    await written(sink_of(cluster, 1), rows(numbers(10, 10)))
+    with pytest.raises(TidelogError) as told:
+        await written(late, rows(numbers(5, 5)))
+    assert told.value.code is ErrorCode.FENCED_PRODUCER_EPOCH
+    assert values(cluster) == numbers(20)
+
+
+async def test_a_checkpoint_that_is_older_than_what_was_written_is_told(
+    cluster: FakeCluster,
+) -> None:
+    await written(sink_of(cluster, 1), rows(numbers(5)))
+    with pytest.raises(TidelogError, match="query query has begun a later batch than 0: its ch"):
+        await written(sink_of(cluster, 0), rows(numbers(5)))
+    assert values(cluster) == numbers(5)
+
+
+async def test_one_that_is_repeated_with_fewer_records_says_so(cluster: FakeCluster) -> None:
+    keys = [b"k%d" % n for n in range(20)]
+    await written(sink_of(cluster, 0), rows(numbers(20), key=keys))
+    before = values(cluster)
+    with pytest.raises(TidelogError, match=r"is repeated \(\d+ in sea/0, \d+ in sea/1\): what"):
+        await written(sink_of(cluster, 0), rows(numbers(2), key=[b"k0", b"k2"]))
+    assert values(cluster) == before
+
+
+async def test_a_task_with_a_record_that_is_refused_loses_no_other(cluster: FakeCluster) -> None:
+    """What is left out when it is repeated is counted: the first ones, and no others, are there."""
+    config = cluster.topics["sea"].config
+    config["max_batch_bytes"] = "2000"
+    content = [*numbers(1), b"x" * 3000, *numbers(5, 2)]
+    batches = [rows([value], partition=pa.array([0], pa.int32())) for value in content]
+    with pytest.raises(TidelogError, match="bytes are too many"):
+        await written(sink_of(cluster, 0), *batches)
+    config.clear()
+    await written(sink_of(cluster, 0), *batches)
+    assert values(cluster) == content
+
+
+async def test_one_that_is_repeated_with_records_for_elsewhere_says_so(
+    cluster: FakeCluster,
+) -> None:
+    first, again = (rows(numbers(3), partition=pa.array([at] * 3, pa.int32())) for at in (0, 1))
+    await written(sink_of(cluster, 0), first)
+    with pytest.raises(TidelogError, match=r"now that it is repeated \(3 in sea/0\): what"):
+        await written(sink_of(cluster, 0), again)
+
+
+async def test_a_deposed_leader_does_not_tell_where_to_go_on(cluster: FakeCluster) -> None:
+    """It knows nothing of micro-batch 1. Were it believed, batches of 2 would be taken for some
+    of 1, and the next ones for the first of 2."""
+    cluster.elect("sea", 1, leader=0)
+    for batch_id in range(2):
+        await written(sink_of(cluster, batch_id), rows(numbers(10, 10 * batch_id)))
+    cluster.brokers[0].outdated["sea", 0] = 1
+    await written(sink_of(cluster, 2), rows(numbers(10, 20)), rows(numbers(10, 30)))
+    assert values(cluster) == numbers(40)
+
+
+async def test_where_to_go_on_is_asked_once_for_all_partitions(cluster: FakeCluster) -> None:
+    """And before that, which of all its partitions an earlier try has written to."""
+    cluster.elect("sea", 1, leader=0)
+    keys = [b"k%d" % n for n in range(20)]
+    await written(sink_of(cluster, 0), rows(numbers(20), key=keys), rows(numbers(20), key=keys))
+    assert all(partition.batches for partition in cluster.topics["sea"].partitions)
+    assert len(cluster.brokers[0].seen["describe_producers"]) == 2
+
+
+async def test_tasks_write_side_by_side(cluster: FakeCluster) -> None:
+    for repeated in range(2):
+        for task in range(2):
+            tally = await written(sink_of(cluster, 0, task=task), rows(numbers(5, 5 * task)))
+            assert tally == (Tally(0, 5) if repeated else Tally(5, 0))
+    assert sorted(filter(None, values(cluster))) == numbers(10)
+
+
+async def test_rows_go_where_they_say(cluster: FakeCluster) -> None:
+    cluster.create("land", [0])
+    batch = rows(
+        numbers(3),
+        topic=["land", "sea", "sea"],
+        partition=pa.array([None, 1, 0], pa.int32()),
+        headers=[[{"key": "a", "value": b"1"}], None, []],
+    )
+    await written(sink_of(cluster, None, topic=None), batch)
+    assert cluster.partition("land").values() == [b"0"]
+    assert decode(cluster.partition("land").batches[0]).headers == {0: (("a", b"1"),)}
+    assert cluster.partition("sea", 1).values() == [b"1"]
+    assert cluster.partition("sea", 0).values() == [b"2"]
+
+
+async def test_the_topic_that_is_given_is_that_of_all_rows(cluster: FakeCluster) -> None:
+    """Rows that were read tell where they came from, and are not to go back there."""
+    cluster.create("land", [0])
+    await written(sink_of(cluster, None, topic="land"), rows(numbers(2), topic=["sea", None]))
+    assert cluster.partition("land").values() == numbers(2)
+
+
+@pytest.mark.parametrize("headers", [[{"key": None, "value": b"1"}], [None]])
+async def test_a_header_without_a_key_is_told(cluster: FakeCluster, headers: list[Any]) -> None:
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    batch = rows(numbers(1), headers=pa.array([headers], kind))
+    with pytest.raises(TidelogError, match="a header of a row has no key"):
+        await written(sink_of(cluster, None), batch)
+
+
+async def test_a_row_without_a_topic_is_told(cluster: FakeCluster) -> None:
+    with pytest.raises(TidelogError, match="a row has no topic: fill the column, or give"):
+        await written(sink_of(cluster, None, topic=None), rows(numbers(2), topic=["sea", None]))
+
+
+async def test_text_is_written_as_its_bytes(cluster: FakeCluster) -> None:
+    batch = pa.RecordBatch.from_pydict({"value": ["ebb", None]})
+    await written(sink_of(cluster, None), batch)
+    assert values(cluster) == [b"ebb", None]
+
+
+async def test_a_partition_that_does_not_exist_is_told(cluster: FakeCluster) -> None:
+    batch = rows(numbers(1), partition=pa.array([2], pa.int32()))
+    with pytest.raises(TidelogError, match=r"partition 2 of topic 'sea', which has 2 \(0 to 1\)"):
+        await written(sink_of(cluster, None), batch)

@@ -1,0 +1,42 @@
+"""What a session is told when the format is made known to it."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tidelog.spark import register
+
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+ADAPTIVE = "spark.sql.adaptive.streaming.stateless.enabled"
+
+
+def registered(**decided: str) -> dict[str, str]:
+    """Settings of a session in which some were decided, afterwards."""
+    settings = dict(decided)
+    conf = SimpleNamespace(getAll=dict(decided), set=settings.__setitem__)
+    sources: list[Any] = []
+    session: Any = SimpleNamespace(conf=conf, dataSource=SimpleNamespace(register=sources.append))
+    register(session)
+    assert [source.name() for source in sources] == ["tidelog"]
+    return settings
+
+
+def test_filters_are_pushed_and_a_repeated_batch_is_planned_alike() -> None:
+    assert registered() == {PUSHDOWN: "true", ADAPTIVE: "false"}
+
+
+def test_what_was_decided_stays(caplog: pytest.LogCaptureFixture) -> None:
+    decided = {PUSHDOWN: "false", ADAPTIVE: "true"}
+    with caplog.at_level(logging.WARNING):
+        assert registered(**decided) == decided
+    assert f"{ADAPTIVE} is true: in a stream that writes to tidelog a micro-batch" in caplog.text
+
+
+def test_speculation_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        registered(**{"spark.speculation": "true"})
+    assert "spark.speculation is true: in a stream that writes to tidelog two tries" in caplog.text

@@ -1,0 +1,472 @@
+"""What each micro-batch reads, over a fake cluster that is asked as a real one is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import NO_EPOCH
+from tidelog.spark.columns import schema_of
+from tidelog.spark.data_loss import DataLossError
+from tidelog.spark.option_values import OptionError
+from tidelog.spark.options import ReadOptions
+from tidelog.spark.planning import OffsetRange
+from tidelog.spark.stream_offsets import ReadTo, StreamOffsets
+from tidelog.spark.stream_reader import StreamReader
+from tidelog.v1 import broker_pb2
+from unit.client.fake_broker import FakeCluster, FakePartition
+from unit.spark.lookups import fill, planner_of
+
+FROM_START = {"startingOffsets": "earliest"}
+
+
+def places(offsets: StreamOffsets, topic: str = "sea") -> list[ReadTo]:
+    return [at for _, at in sorted(offsets[topic].partitions.items())]
+
+
+def numbers(ranges: list[OffsetRange]) -> list[tuple[int, int, int]]:
+    return [(r.partition.partition, r.start.offset, r.end.offset) for r in ranges]
+
+
+SEA_AND_ALL = broker_pb2.MetadataRequest(topics=["sea"])
+
+
+def grow(cluster: FakeCluster) -> None:
+    """By a partition, as its topic's entry tells."""
+    topic = cluster.topics["sea"]
+    topic.revision += 5
+    topic.partitions.append(FakePartition(0, create_revision=topic.revision + 1))
+
+
+def catch_up(cluster: FakeCluster) -> None:
+    for broker in cluster.brokers.values():
+        broker.metadata_of = None
+
+
+def requests(cluster: FakeCluster, kind: str) -> int:
+    return sum(len(broker.seen[kind]) for broker in cluster.brokers.values())
+
+
+async def test_a_stream_begins_where_it_is_told(cluster: FakeCluster) -> None:
+    fill(cluster, 10)
+    async with planner_of(cluster) as planner:
+        assert places(await planner.initial()) == [ReadTo(10, 1), ReadTo(0, NO_EPOCH)]
+    async with planner_of(cluster, **FROM_START) as planner:
+        assert places(await planner.initial()) == [ReadTo(0), ReadTo(0)]
+    async with planner_of(cluster, startingOffsets='{"sea": {"0": 7, "1": -1}}') as planner:
+        assert places(await planner.initial()) == [ReadTo(7, 1), ReadTo(0)]
+
+
+async def test_an_offset_that_is_not_there_is_told_with_what_is(cluster: FakeCluster) -> None:
+    fill(cluster, 10)
+    async with planner_of(cluster, startingOffsets='{"sea": {"0": 11, "1": 0}}') as planner:
+        with pytest.raises(
+            OptionError, match="offset 11 of sea/0 is out of range; it must be 0 to"
+        ):
+            await planner.initial()
+
+
+async def test_a_topic_that_does_not_exist_is_told(cluster: FakeCluster) -> None:
+    async with planner_of(cluster, subscribePattern="s.*", **FROM_START) as planner:
+        assert set(await planner.initial()) == {"sea"}
+    cluster.topics.clear()
+    async with planner_of(cluster) as planner:
+        with pytest.raises(TidelogError) as told:
+            await planner.initial()
+        assert told.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_a_batch_takes_what_is_there_and_the_next_what_is_new(cluster: FakeCluster) -> None:
+    fill(cluster, 10)
+    async with planner_of(cluster, **FROM_START) as planner:
+        start = await planner.initial()
+        end = await planner.next_end(start, None)
+        assert places(end) == [ReadTo(10, 1), ReadTo(0)]
+        assert numbers(await planner.ranges(start, end)) == [(0, 0, 10)]
+        assert await planner.next_end(end, None) == end
+        fill(cluster, 5)
+        assert places(await planner.next_end(end, None))[0] == ReadTo(15, 1)
+
+
+async def test_as_much_is_taken_as_may_be(cluster: FakeCluster) -> None:
+    fill(cluster, 30)
+    fill(cluster, 10, partition=1)
+    async with planner_of(cluster, **FROM_START) as planner:
+        at = await planner.initial()
+        steps = []
+        for _ in range(4):
+            at = await planner.next_end(at, 12)
+            steps.append([place.offset for place in places(at)])
+        assert [sum(step) for step in steps] == [12, 24, 36, 40]
+        assert all(steps[0])
+
+
+async def test_the_epoch_of_a_record_is_asked_for_only_after_a_change_of_leader(
+    cluster: FakeCluster,
+) -> None:
+    fill(cluster, 10)
+    async with planner_of(cluster, **FROM_START) as planner:
+        at = await planner.next_end(await planner.initial(), None)
+        asked = requests(cluster, "fetch")
+        fill(cluster, 10)
+        at = await planner.next_end(at, None)
+        assert requests(cluster, "fetch") == asked
+        cluster.elect("sea", 0, leader=1)
+        fill(cluster, 10)
+        at = await planner.next_end(at, None)
+        assert places(at)[0] == ReadTo(30, 2)
+        assert requests(cluster, "fetch") > asked
+
+
+async def test_a_quiet_partition_is_compared_with_a_new_leader_once(cluster: FakeCluster) -> None:
+    fill(cluster, 10)
+    async with planner_of(cluster, **FROM_START) as planner:
+        at = await planner.next_end(await planner.initial(), None)
+        cluster.elect("sea", 0, leader=1)
+        assert await planner.next_end(at, None) == at
+        asked = requests(cluster, "fetch")
+        assert await planner.next_end(at, None) == at
+        assert requests(cluster, "fetch") == asked
+
+
+async def test_new_partitions_and_topics_are_read_from_their_start(cluster: FakeCluster) -> None:
+    async with planner_of(cluster, subscribePattern=".*", startingOffsets="latest") as planner:
+        at = await planner.initial()
+        cluster.create("land", [0])
+        fill(cluster, 5, topic="land")
+        grow(cluster)
+        fill(cluster, 5, partition=2)
+        end = await planner.next_end(at, None)
+        found = [(r.partition.topic, *numbers([r])[0]) for r in await planner.ranges(at, end)]
+        assert found == [("land", 0, 0, 5), ("sea", 2, 0, 5)]
+
+
+async def test_with_an_end_nothing_is_read_that_came_later(cluster: FakeCluster) -> None:
+    fill(cluster, 10)
+    async with planner_of(cluster, **FROM_START) as planner:
+        at = await planner.initial()
+        planner.bound()
+        at = await planner.next_end(at, 6)
+        fill(cluster, 10)
+        at = await planner.next_end(at, 6)
+        assert places(at)[0].offset == 10
+        assert await planner.next_end(at, 6) == at
+
+
+async def test_a_topic_that_was_created_again_is_told(cluster: FakeCluster) -> None:
+    fill(cluster, 10)
+    async with planner_of(cluster, **FROM_START) as planner:
+        at = await planner.next_end(await planner.initial(), None)
+    cluster.create("sea", [0, 1])
+    fill(cluster, 5)
+    async with planner_of(cluster) as planner:
+        with pytest.raises(DataLossError, match=r"deleted and created again.*offsets 0: 10, 1: 0"):
+            await planner.next_end(at, None)
+    async with planner_of(cluster, failOnDataLoss="false") as planner:
+        end = await planner.next_end(at, None)
+        assert numbers(await planner.ranges(at, end)) == [(0, 0, 5)]
+
+
+async def test_a_topic_that_is_gone_is_told_once_all_have_denied_it(cluster: FakeCluster) -> None:
+    fill(cluster, 10)
+    async with planner_of(cluster, **FROM_START) as planner:
+        at = await planner.next_end(await planner.initial(), None)
+        kept = cluster.topics.pop("sea")
+        with pytest.raises(
+            DataLossError, match=r"'sea' .* was deleted: nothing from offsets 0: 10"
+        ):
+            await planner.next_end(at, None)
+        cluster.topics["sea"] = kept
+        assert await planner.next_end(at, None) == at
+
+
+async def test_a_stream_that_may_lose_a_topic_goes_on_with_the_others(cluster: FakeCluster) -> None:
+    cluster.create("land", [0])
+    lossy = {"subscribe": "sea,land", "failOnDataLoss": "false"}
+    async with planner_of(cluster, **lossy, **FROM_START) as planner:
+        at = await planner.initial()
+        del cluster.topics["land"]
+        for _ in range(2):
+            fill(cluster, 10)
+            before, at = at, await planner.next_end(at, None)
+            assert set(at) == {"sea"}
+    async with planner_of(cluster, **lossy) as planner:
+        assert numbers(await planner.ranges(before, at)) == [(0, 10, 20)]
+        cluster.create("land", [0])
+        fill(cluster, 5, topic="land")
+        assert places(await planner.next_end(at, None), "land") == [ReadTo(5, 1)]
+
+
+async def test_a_topic_that_is_not_there_yet_is_told_to_a_stream_that_may_lose_none(
+    cluster: FakeCluster,
+) -> None:
+    async with planner_of(cluster, **FROM_START) as planner:
+        at = await planner.initial()
+    async with planner_of(cluster, subscribe="sea,lnad") as planner:
+        with pytest.raises(TidelogError, match="lnad"):
+            await planner.next_end(at, None)
+
+
+async def test_a_topic_that_is_not_there_is_told_once_to_a_stream_that_may_lose_one(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.create("land", [0])
+    lossy = {"failOnDataLoss": "false"}
+    async with planner_of(cluster, subscribe="sea,land", **lossy, **FROM_START) as planner:
+        at = await planner.initial()
+    del cluster.topics["land"]
+    async with planner_of(cluster, subscribe="sea,land,lnad", **lossy) as planner:
+        with caplog.at_level(logging.WARNING):
+            for _ in range(3):
+                at = await planner.next_end(at, None)
+    assert caplog.text.count("there is no topic") == 1
+    assert caplog.text.count("there is no topic 'lnad'") == 1
+    assert caplog.text.count("topic 'land' (id ") == 1
+
+
+async def test_a_broker_that_lags_behind_an_addition_of_partitions_tells_of_no_loss(
+    cluster: FakeCluster,
+) -> None:
+    before = [broker.metadata(SEA_AND_ALL) for broker in cluster.brokers.values()]
+    grow(cluster)
+    fill(cluster, 5, partition=2)
+    async with planner_of(cluster, **FROM_START) as planner:
+        at = await planner.next_end(await planner.initial(), None)
+        for broker, told in zip(cluster.brokers.values(), before, strict=True):
+            broker.metadata_of = lambda told=told: told
+        asyncio.get_running_loop().call_later(0.3, catch_up, cluster)
+        assert await planner.next_end(at, None) == at
+
+
+async def test_a_topic_that_is_deleted_between_two_looks_is_told(cluster: FakeCluster) -> None:
+    fill(cluster, 10)
+    async with planner_of(cluster, **FROM_START) as planner:
+        at = await planner.next_end(await planner.initial(), None)
+
+        def told_last() -> broker_pb2.MetadataResponse:
+            told = cluster.brokers[0].metadata(SEA_AND_ALL)
+            cluster.topics.pop("sea", None)
+            return told
+
+        for broker in cluster.brokers.values():
+            broker.metadata_of = told_last
+        with pytest.raises(DataLossError, match=r"'sea' .* was deleted: nothing from offsets 0: 1"):
+            await planner.next_end(at, None)
+
+
+async def test_a_partition_that_was_removed_and_added_again_is_told(cluster: FakeCluster) -> None:
+    fill(cluster, 10)
+    async with planner_of(cluster, **FROM_START) as planner:
+        at = await planner.next_end(await planner.initial(), None)
+    partitions, topic = cluster.topics["sea"].partitions, cluster.topics["sea"]
+    topic.revision = 9
+    partitions[0] = FakePartition(0, leader_epoch=7, create_revision=10)
+    fill(cluster, 20)
+    async with planner_of(cluster) as planner:
+        with pytest.raises(DataLossError, match="sea/0 was removed and added again"):
+            await planner.next_end(at, None)
+    async with planner_of(cluster, failOnDataLoss="false") as planner:
+        end = await planner.next_end(at, None)
+        assert numbers(await planner.ranges(at, end)) == [(0, 0, 20)]
+
+
+async def test_an_assigned_partition_that_was_removed_is_told(cluster: FakeCluster) -> None:
+    both = {"assign": '{"sea": [0, 1]}'}
+    fill(cluster, 10, partition=1)
+    async with planner_of(cluster, **both, **FROM_START) as planner:
+        at = await planner.next_end(await planner.initial(), None)
+    cluster.topics["sea"].revision += 5
+    cluster.topics["sea"].partitions.pop()
+    async with planner_of(cluster, **both) as planner:
+        with pytest.raises(DataLossError, match="sea/1 was removed: nothing from offset 10 on"):
+            await planner.next_end(at, None)
+    async with planner_of(cluster, **both, failOnDataLoss="false") as planner:
+        fill(cluster, 5)
+        for _ in range(2):
+            at = await planner.next_end(at, None)
+            assert places(at) == [ReadTo(5, 1)]
+
+
+async def test_an_assigned_partition_may_be_unknown_to_a_broker_that_is_behind(
+    cluster: FakeCluster,
+) -> None:
+    before = [broker.metadata(SEA_AND_ALL) for broker in cluster.brokers.values()]
+    grow(cluster)
+    async with planner_of(cluster, assign='{"sea": [0, 2]}', **FROM_START) as planner:
+        for broker, told in zip(cluster.brokers.values(), before, strict=True):
+            broker.metadata_of = lambda told=told: told
+        asyncio.get_running_loop().call_later(0.1, catch_up, cluster)
+        assert set((await planner.initial())["sea"].partitions) == {0, 2}
+    async with planner_of(cluster, assign='{"sea": [3]}') as planner:
+        with pytest.raises(OptionError, match="partition 3 of topic 'sea', which has 3"):
+            await planner.initial()
+
+
+async def test_an_old_partition_may_be_assigned_later(cluster: FakeCluster) -> None:
+    fill(cluster, 30)
+    cluster.partition("sea").log_start = 10
+    async with planner_of(cluster, assign='{"sea": [1]}', **FROM_START) as planner:
+        at = await planner.next_end(await planner.initial(), None)
+    async with planner_of(cluster, assign='{"sea": [0, 1]}') as planner:
+        end = await planner.next_end(at, None)
+        assert numbers(await planner.ranges(at, end)) == [(0, 10, 30)]
+
+
+async def test_what_retention_deleted_is_told(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(cluster, 10)
+    async with planner_of(cluster, **FROM_START) as planner:
+        at = await planner.next_end(await planner.initial(), None)
+        fill(cluster, 20)
+        cluster.partition("sea").log_start = 20
+        with pytest.raises(DataLossError, match="offsets 10 to 19 of sea/0 were deleted before"):
+            await planner.next_end(at, None)
+    async with planner_of(cluster, failOnDataLoss="false") as planner:
+        with caplog.at_level(logging.WARNING):
+            end = await planner.next_end(at, None)
+            assert numbers(await planner.ranges(at, end)) == [(0, 20, 30)]
+        assert caplog.text.count("offsets 10 to 19 of sea/0") == 1
+
+
+@pytest.mark.parametrize("grown", [0, 5, 30])
+async def test_a_log_that_was_cut_is_told_however_far_it_has_grown_again(
+    cluster: FakeCluster, grown: int
+) -> None:
+    fill(cluster, 20)
+    async with planner_of(cluster, **FROM_START) as planner:
+        at = await planner.next_end(await planner.initial(), None)
+        cluster.elect_uncleanly("sea", 0, leader=1, end=15)
+        fill(cluster, grown)
+        with pytest.raises(DataLossError, match="records at offsets 15 to 19 at least"):
+            await planner.next_end(at, None)
+    async with planner_of(cluster, failOnDataLoss="false") as planner:
+        end = await planner.next_end(at, None)
+        expected = [(0, 15, 15 + grown)] if grown else []
+        assert numbers(await planner.ranges(at, end)) == expected
+
+
+async def test_a_batch_that_is_repeated_is_planned_alike(cluster: FakeCluster) -> None:
+    fill(cluster, 20)
+    async with planner_of(cluster, minPartitions="3", **FROM_START) as planner:
+        start = await planner.initial()
+        end = await planner.next_end(start, None)
+        first = await planner.ranges(start, end)
+    fill(cluster, 20)
+    cluster.elect("sea", 0, leader=1)
+    async with planner_of(cluster, minPartitions="3") as planner:
+        assert await planner.ranges(start, end) == first
+    assert len(first) == 3
+
+
+async def grown(cluster: FakeCluster) -> tuple[StreamOffsets, StreamOffsets]:
+    """A micro-batch with a topic and a partition that have come since the one before it."""
+    async with planner_of(cluster, subscribePattern=".*") as planner:
+        start = await planner.initial()
+        cluster.create("land", [0])
+        sea = cluster.topics["sea"].partitions
+        sea.append(type(sea[0])(0))
+        fill(cluster, 10, topic="land")
+        fill(cluster, 10, partition=2)
+        end = await planner.next_end(start, None)
+        assert places(end)[2] == places(end, "land")[0] == ReadTo(10, 1)
+    return start, end
+
+
+async def test_a_batch_that_is_repeated_has_what_was_new_in_it(cluster: FakeCluster) -> None:
+    """And it begins there where it began, though the log begins elsewhere by now."""
+    start, end = await grown(cluster)
+    fill(cluster, 10, topic="land")
+    cluster.topics["sea"].partitions.append(type(cluster.partition("sea"))(0))
+    async with planner_of(cluster, subscribePattern=".*") as planner:
+        again = await planner.ranges(start, end)
+        assert [(r.partition.topic, *numbers([r])[0]) for r in again] == [
+            ("land", 0, 0, 10),
+            ("sea", 2, 0, 10),
+        ]
+
+
+async def test_a_batch_that_is_repeated_waits_for_a_broker_that_is_behind(
+    cluster: FakeCluster,
+) -> None:
+    start, end = await grown(cluster)
+    land = cluster.topics.pop("land")
+    loop = asyncio.get_running_loop()
+    loop.call_later(0.1, cluster.topics.__setitem__, "land", land)
+    async with planner_of(cluster, subscribePattern=".*") as planner:
+        again = await planner.ranges(start, end)
+        assert [r.partition.topic for r in again] == ["land", "sea"]
+
+
+@pytest.mark.parametrize("topic", ["land", "sea"])
+async def test_a_batch_that_is_repeated_tells_what_it_lacks(
+    cluster: FakeCluster, topic: str
+) -> None:
+    start, end = await grown(cluster)
+    cluster.topics[topic].partitions[-1].log_start = 5
+    async with planner_of(cluster, subscribePattern=".*") as planner:
+        with pytest.raises(DataLossError, match=f"offsets 0 to 4 of {topic}/[02] were deleted"):
+            await planner.ranges(start, end)
+    if topic == "land":
+        del cluster.topics["land"]
+        async with planner_of(cluster, subscribePattern=".*") as planner:
+            with pytest.raises(DataLossError, match=r"'land' .* was deleted: nothing from"):
+                await planner.ranges(start, end)
+
+
+async def test_a_batch_that_went_on_after_a_loss_is_repeated_alike(cluster: FakeCluster) -> None:
+    fill(cluster, 20)
+    async with planner_of(cluster, **FROM_START) as planner:
+        start = await planner.next_end(await planner.initial(), None)
+    fill(cluster, 20)
+    cluster.partition("sea").log_start = 30
+    async with planner_of(cluster, failOnDataLoss="false") as planner:
+        end = await planner.next_end(start, None)
+        first = await planner.ranges(start, end)
+    async with planner_of(cluster) as planner:
+        assert await planner.ranges(start, end) == first
+    assert numbers(first) == [(0, 30, 40)]
+
+
+async def test_a_batch_that_is_repeated_is_split_as_it_was_planned(cluster: FakeCluster) -> None:
+    """Also with other options by now: they are for the next one."""
+    fill(cluster, 20)
+
+    def reader_of(**given: str) -> StreamReader:
+        bootstrap = ",".join(cluster.bootstrap())
+        options = {"bootstrap.servers": bootstrap, "subscribe": "sea", **FROM_START, **given}
+        read = ReadOptions.of_stream(options)
+        return StreamReader(read, schema_of(read.columns))
+
+    def planned() -> tuple[list[int], Any]:
+        """In a thread of its own, as Spark asks."""
+        first, again = reader_of(minPartitions="3"), reader_of(maxRecordsPerPartition="5")
+        start = first.initialOffset()
+        end = json.loads(json.dumps(first.latestOffset(start, ReadAllAvailable())))
+        counts = [len(reader.partitions(start, end)) for reader in (first, again)]
+        assert again.latestOffset(end, ReadAllAvailable()) == end
+        fill(cluster, 20)
+        later = again.latestOffset(end, ReadAllAvailable())
+        counts.append(len(again.partitions(end, later)))
+        first.stop()
+        again.stop()
+        return counts, later["split"]
+
+    assert await asyncio.to_thread(planned) == ([3, 3, 4], {"min": None, "max": 5})
+
+
+async def test_what_is_no_longer_asked_for_is_no_loss(cluster: FakeCluster) -> None:
+    cluster.create("land", [0])
+    fill(cluster, 5)
+    async with planner_of(cluster, subscribePattern=".*", **FROM_START) as planner:
+        at = await planner.next_end(await planner.initial(), None)
+    async with planner_of(cluster) as planner:
+        assert set(await planner.next_end(at, None)) == {"sea"}
+    async with planner_of(cluster, assign='{"sea": [1]}') as planner:
+        assert set((await planner.next_end(at, None))["sea"].partitions) == {1}

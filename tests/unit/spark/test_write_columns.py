@@ -1,0 +1,54 @@
+"""Which frames can be written."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql.types import (
+    BinaryType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from tidelog.spark.columns import COLUMNS, schema_of
+from tidelog.spark.option_values import OptionError
+from tidelog.spark.write_columns import check_written
+
+
+def frame(**types: object) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in types.items()])  # type: ignore[arg-type]
+
+
+def test_what_was_read_can_be_written() -> None:
+    check_written(schema_of(COLUMNS), None)
+
+
+def test_a_value_is_enough_where_the_topic_is_known() -> None:
+    check_written(frame(value=StringType()), "sea")
+
+
+@pytest.mark.parametrize(
+    ("schema", "topic", "told"),
+    [
+        (frame(value=BinaryType()), None, "it is not said where to"),
+        (frame(key=BinaryType()), "sea", "there is no column value"),
+        (frame(value=DoubleType()), "sea", "value is double; it must be binary or string"),
+        (
+            frame(value=BinaryType(), partition=LongType()),
+            "sea",
+            "is bigint; it must be int",
+        ),
+        (
+            frame(value=BinaryType(), price=IntegerType()),
+            "sea",
+            "price cannot be written",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_told(schema: StructType, topic: str | None, told: str) -> None:
+    with pytest.raises(OptionError) as refusal:
+        check_written(schema, topic)
+    assert told in refusal.value.message
