@@ -32,6 +32,11 @@ class PanelQuery:
     expr: str
 
     @property
+    def is_of_spark(self) -> bool:
+        """Those have their data in the suite `spark`."""
+        return "tidelog_spark_" in self.expr
+
+    @property
     def place(self) -> str:
         return f"{self.dashboard}: {self.panel} {self.ref}"
 

@@ -9,6 +9,7 @@ from tidelog_dashboards.panels import (
     BYTES,
     BYTES_PER_SECOND,
     NUMBER,
+    RECORDS_PER_SECOND,
     SECONDS,
     WIDE,
     Panel,
@@ -32,14 +33,15 @@ def replication_lag() -> dashboard.Dashboard:
     return new_dashboard(
         "tidelog-replication-lag",
         "replication lag",
-        "Which followers are behind their leaders, how far and since when. `broker` are "
-        "followers here.",
+        "Which followers are behind their leaders, how far and since when, and which queries of "
+        "Spark are behind the logs. `broker` are followers here.",
         [BROKER, TOPIC],
         [
             ("Does anybody lag?", _health()),
             ("Which broker lags?", _followers()),
             ("Which partitions lag?", _partitions()),
             ("What comes of it?", _effects()),
+            ("Which queries of Spark lag?", _spark()),
         ],
     )
 
@@ -252,5 +254,60 @@ def _effects() -> list[Panel]:
             "Whom did leaders take back?",
             "As many as left, some time later: all is well again. Compare with the left.",
             [Query(times("tidelog_isr_expands_total", CLUSTER, "service") + " > 0", "{{service}}")],
+        ),
+    ]
+
+
+def _spark() -> list[Panel]:
+    of_topics = f'{CLUSTER}, topic=~"$topic"'
+    lag = f"tidelog_spark_lag_records{{{of_topics}}}"
+    age = f"max by (query) (tidelog_spark_progress_age_seconds{{{CLUSTER}}})"
+    return [
+        rows(
+            "Which queries are furthest behind?",
+            "Now, by records that they have not read. Where the age grows the query hangs, and its "
+            "lag is older than that: look at its jobs in Spark's own interface.",
+            [
+                Query(f"sum by (query) ({lag})", "records"),
+                Query(age, "age of its last progress"),
+            ],
+            ["query"],
+            empty="no driver of Spark tells: see `watch` in the README",
+            units=[NUMBER, SECONDS],
+        ),
+        graph(
+            "How many records has each query still to read?",
+            "Where it only grows, look whether its rows a second, at the right, can be raised: "
+            "more cores, or a higher maxOffsetsPerTrigger.",
+            [Query(f"sum by (query) ({lag})", "{{query}}")],
+        ),
+        graph(
+            "How many records does each query read?",
+            "Compare with what is written to its topics; it falls behind where that is more.",
+            [Query(per_second("tidelog_spark_rows_total", CLUSTER, "query"), "{{query}}")],
+            RECORDS_PER_SECOND,
+        ),
+        graph(
+            "Since when has each query not progressed?",
+            "Longer than its micro-batches usually take: look at its jobs in Spark's own "
+            "interface, and run `tidelog explain` for partitions without a leader.",
+            [Query(age, "{{query}}")],
+            SECONDS,
+        ),
+        graph(
+            "In which partitions is a query furthest behind?",
+            "All alike: the query is slow. One: look whether its keys are written more than "
+            "others.",
+            [
+                Query(
+                    f"topk(10, max by (query, topic, partition) ({lag}))",
+                    "{{query}}: {{topic}}/{{partition}}",
+                )
+            ],
+        ),
+        happenings(
+            "Which queries have failed?",
+            "Look into the driver's log for the error, which says what to do.",
+            [Query(times("tidelog_spark_failures_total", CLUSTER, "query") + " > 0", "{{query}}")],
         ),
     ]

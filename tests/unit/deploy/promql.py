@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from tidelog.spark import query_figures
 from tidelog_runtime.telemetry.metrics.catalogue import CATALOGUE
 from tidelog_runtime.telemetry.metrics.metric import Metric, MetricType
 
@@ -22,6 +23,11 @@ OTHER_METRICS = {
     "process_resident_memory_bytes": frozenset[str](),
     "process_open_fds": frozenset[str](),
     "process_max_fds": frozenset[str](),
+}
+# Those of Spark's queries.
+OTHER_METRICS |= {figure.name: frozenset(figure.labels) for figure in query_figures.GAUGES}
+OTHER_METRICS |= {
+    f"{figure.name}_total": frozenset(figure.labels) for figure in query_figures.COUNTERS
 }
 
 _SELECTOR = re.compile(r"\b(ALERTS|up|process_[a-z_]+|tidelog_[a-z_]+)\b(?:\{([^{}]*)\})?")

@@ -19,8 +19,11 @@ from tidelog_runtime.config import ENVIRONMENT_PREFIX, ServiceConfig
 
 ROOT = Path(__file__).resolve().parents[3]
 SERVICES = ("broker", "controller", "admin-api")
+IMAGES = (*SERVICES, "pipeline")
+# Jobs, which serve nobody.
+JOBS = {"archive", "lag", "pipeline"}
 # What runs once, and what has no program that asks it how it is.
-WITHOUT_HEALTH_CHECK = {"tools", "grafana"}
+WITHOUT_HEALTH_CHECK = {"tools", "grafana", *JOBS}
 # What a health check may run: real images have no shell and no curl.
 OWN_PROGRAMS = {"python", "/usr/local/bin/etcdctl", "/bin/promtool"}
 
@@ -46,18 +49,18 @@ def services(compose: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def test_the_build_stage_is_the_same_in_all_images() -> None:
-    stages = {instructions(dockerfile(s)).partition("FROM ${BASE_IMAGE}\n")[0] for s in SERVICES}
+    stages = {re.split(r"FROM \S+(?: AS spark)?\n", instructions(dockerfile(s)))[0] for s in IMAGES}
     assert len(stages) == 1
     assert "AS build" in stages.pop()
 
 
-@pytest.mark.parametrize("service", SERVICES)
+@pytest.mark.parametrize("service", IMAGES)
 def test_an_image_is_labelled_with_the_version_of_the_package(service: str) -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert f"ARG VERSION={version}\n" in dockerfile(service)
 
 
-@pytest.mark.parametrize("service", SERVICES)
+@pytest.mark.parametrize("service", IMAGES)
 def test_images_are_built_without_buildkit(service: str) -> None:
     text = dockerfile(service)
     assert not text.startswith("# syntax")
@@ -65,7 +68,7 @@ def test_images_are_built_without_buildkit(service: str) -> None:
     assert "<<" not in text
 
 
-@pytest.mark.parametrize("service", SERVICES)
+@pytest.mark.parametrize("service", IMAGES)
 def test_an_image_runs_as_a_numbered_user(service: str) -> None:
     """Kubernetes checks `runAsNonRoot` by the number alone."""
     final = dockerfile(service).rpartition("FROM ")[2]
@@ -82,6 +85,14 @@ def pins(lock: str) -> dict[str, str]:
 def test_images_hold_what_was_tested(lock: str) -> None:
     tested = pins("requirements.lock")
     assert {name: tested.get(name) for name in pins(lock)} == pins(lock)
+
+
+def test_sparks_lock_has_no_other_versions_than_services_have() -> None:
+    """One virtual environment is made of both."""
+    services, spark = pins("requirements-services.lock"), pins("requirements-spark.lock")
+    assert {name: services[name] for name in spark if name in services} == {
+        name: version for name, version in spark.items() if name in services
+    }
 
 
 def test_ports_are_published_on_loopback_alone(services: dict[str, dict[str, Any]]) -> None:
@@ -102,7 +113,7 @@ def test_stand_ins_are_made_for_the_images_that_are_used(
     used = {
         s["image"] for s in services.values() if "build" not in s and "grafana" not in s["image"]
     }
-    bases = {re.findall(r"^ARG BASE_IMAGE=(.*)$", dockerfile(s), re.MULTILINE)[0] for s in SERVICES}
+    bases = {re.findall(r"^ARG BASE_IMAGE=(.*)$", dockerfile(s), re.MULTILINE)[0] for s in IMAGES}
     found = base_images()
     assert set(found) == {"python", "etcd", "prometheus"}
     assert set(found.values()) == used | bases
@@ -182,12 +193,27 @@ def test_a_stop_is_waited_for_longer_than_a_broker_may_take(
     assert int(grace.removesuffix("s")) * 1_000 > shutdown_ms
 
 
+def test_prometheus_scrapes_the_drivers_that_serve_metrics(
+    services: dict[str, dict[str, Any]],
+) -> None:
+    (listens,) = [
+        argument.removeprefix("--metrics-listen=")
+        for argument in services["archive"]["command"]
+        if argument.startswith("--metrics-listen=")
+    ]
+    kept, mounted = "./deploy/compose/prometheus-spark.json", "/etc/prometheus/spark/compose.json"
+    assert f"{kept}:{mounted}:ro" in services["prometheus"]["volumes"]
+    (told,) = json.loads((ROOT / kept).read_text())
+    assert told["targets"] == [f"archive:{listens.rpartition(':')[2]}"]
+    assert set(told["labels"]) == {"cluster", "service"}
+
+
 def test_prometheus_scrapes_every_service_under_its_own_name(
     services: dict[str, dict[str, Any]],
 ) -> None:
     targets = json.loads((ROOT / "deploy/compose/prometheus-targets.json").read_text())
     scraped = {target["labels"]["service"]: target["targets"][0] for target in targets}
-    own = {name for name, service in services.items() if "build" in service} - {"tools"}
+    own = {name for name, service in services.items() if "build" in service} - {"tools", *JOBS}
     assert set(scraped) == own
     assert {service: address.partition(":")[0] for service, address in scraped.items()} == {
         service: service for service in own

@@ -108,6 +108,13 @@ def test_a_dashboard_asks_a_data_source_that_is_provisioned(name: str) -> None:
     assert [source for source in asked if known.get(source["uid"]) != source["type"]] == []
 
 
+def test_who_comes_may_look_and_nobody_can_log_in() -> None:
+    """Without the account that it would make at its first start; provisioning needs none."""
+    assert ENVIRONMENT["GF_AUTH_ANONYMOUS_ENABLED"] == "true"
+    assert ENVIRONMENT["GF_AUTH_ANONYMOUS_ORG_ROLE"] == "Viewer"
+    assert ENVIRONMENT["GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION"] == "true"
+
+
 def test_it_writes_to_a_volume() -> None:
     """Its root file system is read-only; it logs to the console."""
     assert GRAFANA["read_only"] is True

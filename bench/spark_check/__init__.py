@@ -1,0 +1,1 @@
+"""The history checker on Spark, on a history that fits in no memory."""

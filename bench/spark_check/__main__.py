@@ -1,0 +1,191 @@
+"""`make bench-spark-check` (`python -m bench.spark_check`): how long the job `check` takes over a
+history of 100 million operations with every kind of anomaly planted in it, and how much memory.
+With `--quick` (`make bench-spark-check QUICK=1`) over one million.
+
+Spark makes the history first, in files. Workers and the heap of the JVM have bounds that are far
+below what the check on one machine holds of such a history. Exit status 1: a bound is not met, or
+the anomalies are not those that were planted. `out/spark-check.json` is documented in README.md."""
+
+from __future__ import annotations
+
+import json
+import resource
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from bench import options, report
+from bench.report import Measured, at_most
+from bench.spark_check.generator import Segment, operations_of, segments_of
+from bench.spark_check.planted import Planted
+from tidelog.history import Anomaly
+from tidelog.history.history_format import encode_operation, header_line
+from tidelog_pipeline.check.history_files import RANGE_BYTES
+from tidelog_pipeline.check.plan import Checked, check
+from tidelog_pipeline.columns import Columns, Row, rows_of
+from tidelog_pipeline.session import spark_session
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`worker_mb`: address space of each of Spark's Python workers, of which there is one a core;
+    `heap_mb`: of the JVM. `of_each`: kind of anomaly, so many are planted."""
+
+    operations: int
+    of_each: int
+    seed: int
+    cores: int
+    heap_mb: int
+    worker_mb: int
+
+
+FULL = Settings(100_000_000, of_each=5, seed=1, cores=2, heap_mb=2_048, worker_mb=2_048)
+QUICK = Settings(1_000_000, of_each=5, seed=1, cores=2, heap_mb=2_048, worker_mb=2_048)
+# Resident; of which Python and what Spark's workers import take some 140.
+WANTED_WORKER_MB = 400.0
+# Of a file that holds an operation in 85 bytes, and of what Spark keeps of it while it works.
+DISK_BYTES_PER_OPERATION = 400
+
+_SEGMENTS = Columns(number="bigint", bytes="bigint")
+
+
+def main(argv: Sequence[str]) -> int:
+    form, settings = options.parse("python -m bench.spark_check", __doc__, FULL, QUICK, argv)
+    console = Console()
+    planted = Planted.of_operations(settings.operations, settings.of_each, settings.seed)
+    directory = Path(tempfile.mkdtemp(prefix="tidelog-bench-spark-check-"))
+    try:
+        needed = settings.operations * DISK_BYTES_PER_OPERATION
+        free = shutil.disk_usage(directory).free
+        if free < needed:
+            console.print(
+                f"[red]{directory} has {free / 1e9:.0f} GB free, and {needed / 1e9:.0f} GB are "
+                "needed; set TMPDIR to where there is room, or lower --operations[/]",
+                highlight=False,
+            )
+            return 1
+        return _run(form, settings, planted, directory, console)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _run(form: str, settings: Settings, planted: Planted, directory: Path, console: Console) -> int:
+    history = directory / "history"
+    with spark_session(
+        "bench-spark-check", f"local[{settings.cores}]", _conf(settings, directory)
+    ) as spark:
+        limit = _worker_limit_mb(spark)
+        began = time.monotonic()
+        size = write_history(spark, planted, history)
+        console.print(f"  {size / 1e6:,.0f} MB written in {time.monotonic() - began:.0f} s")
+        began = time.monotonic()
+        checked = check(spark, str(history), RANGE_BYTES)
+        seconds = time.monotonic() - began
+    results = _results(checked, seconds, size, limit)
+    is_as_planted = checked.report.findings.counts == planted.expected
+    out = Path("out") / ("spark-check.json" if form == "full" else "spark-check.partial.json")
+    _write(out, form, settings, planted, checked, results)
+    report.show(results, console, title=f"The history checker on Spark ({form})")
+    if not is_as_planted:
+        console.print("[red]the anomalies are not those that were planted: see the file[/]")
+    return 0 if is_as_planted and not report.not_met(results) else 1
+
+
+def _conf(settings: Settings, directory: Path) -> dict[str, str]:
+    return {
+        "spark.driver.memory": f"{settings.heap_mb}m",
+        # With the master local each worker has all of it.
+        "spark.executor.pyspark.memory": f"{settings.worker_mb}m",
+        # A busy machine may stop a while.
+        "spark.executor.heartbeatInterval": "60s",
+        "spark.network.timeout": "600s",
+        "spark.local.dir": str(directory / "spark"),
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+    }
+
+
+def _worker_limit_mb(spark: SparkSession) -> float:
+    """The bound on a worker's address space that is in force."""
+
+    def limits(_: object) -> Iterator[int]:
+        yield resource.getrlimit(resource.RLIMIT_AS)[0]
+
+    (limit,) = spark.sparkContext.parallelize([0], 1).mapPartitions(limits).collect()
+    return float("inf") if limit == resource.RLIM_INFINITY else float(limit) / (1 << 20)
+
+
+def write_history(spark: SparkSession, planted: Planted, directory: Path) -> int:
+    """Returns its size in bytes."""
+    directory.mkdir(parents=True)
+    segments = segments_of(planted)
+
+    def write(rows: Iterator[Row]) -> Iterator[Row]:
+        for number, _ in rows:
+            yield number, write_segment(planted, segments[number], directory)
+
+    numbers: list[Row] = [(segment.number, None) for segment in segments]
+    frame = spark.createDataFrame(
+        spark.sparkContext.parallelize(numbers, len(numbers)), _SEGMENTS.ddl
+    )
+    written = frame.mapInArrow(
+        lambda batches: _SEGMENTS.batches(write(rows_of(batches))), _SEGMENTS.ddl
+    )
+    return sum(row["bytes"] for row in written.collect())
+
+
+def write_segment(planted: Planted, segment: Segment, directory: Path) -> int:
+    path = directory / f"part-{segment.number:06}"
+    with path.open("wb") as file:
+        if segment.number == 0:
+            file.write(header_line())
+        file.writelines(map(encode_operation, operations_of(planted, segment)))
+        return file.tell()
+
+
+def _results(checked: Checked, seconds: float, size: int, limit_mb: float) -> list[Measured]:
+    operations = checked.report.operations
+    peak_mb = checked.worker_peak_kb / 1024
+    return [
+        Measured("operations", operations, ""),
+        Measured("size of the history", size / 1e6, "MB"),
+        Measured("time to check", seconds, "s"),
+        Measured("operations a second", operations / seconds, ""),
+        at_most("largest Python worker (peak RSS)", peak_mb, WANTED_WORKER_MB, "MB"),
+        Measured("bound on a worker's address space", limit_mb, "MB"),
+    ]
+
+
+def _write(
+    out: Path,
+    form: str,
+    settings: Settings,
+    planted: Planted,
+    checked: Checked,
+    results: list[Measured],
+) -> None:
+    found = checked.report.findings.counts
+    out.parent.mkdir(parents=True, exist_ok=True)
+    content = {
+        "machine": report.machine(),
+        "form": form,
+        "settings": asdict(settings),
+        "results": report.rows(results),
+        "not_met": report.not_met(results),
+        "anomalies": {
+            kind.value: {"planted": planted.expected[kind], "found": found[kind]}
+            for kind in Anomaly
+        },
+    }
+    out.write_text(json.dumps(content, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

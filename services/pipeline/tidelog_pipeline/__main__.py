@@ -1,0 +1,28 @@
+"""`python -m tidelog_pipeline JOB ...`: one command for each job."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+from tidelog_pipeline.commands import PROGRAM, chosen
+
+# Each is a package, whose `job` has a `main(argv)` that returns the exit status.
+JOBS = {
+    "archive": "topics as Parquet by date and hour, each record once",
+    "check": "what clients recorded, checked: histories that are too large for one machine",
+    "lag": "how far followers and Spark's queries are behind: samples, and tables of them",
+    "state-changes": "what became of partitions: tables, and a page about an incident",
+}
+
+
+def main(argv: Sequence[str]) -> int:
+    package = chosen(PROGRAM, "job", JOBS, argv).replace("-", "_")
+    # Imported when it is asked for: Spark takes a second to import.
+    job = importlib.import_module(f"tidelog_pipeline.{package}.job")
+    return int(job.main(argv[1:]))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

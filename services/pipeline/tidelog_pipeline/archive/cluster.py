@@ -1,0 +1,59 @@
+"""What the cluster tells before a job begins."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from tidelog.client.sync import SyncConsumer
+from tidelog.model import TopicPartition
+from tidelog.spark.cluster_lookups import new_lookups
+from tidelog.spark.options import TopicChoice
+from tidelog.spark.stream_offsets import TopicOffsets
+from tidelog_pipeline.archive.spans import LogId, Span
+
+LogsNow = Mapping[LogId, Span]
+# Of values that are held against their schema before a task runs.
+SAMPLES = 100
+_SAMPLE_POLL_MS = 1_000
+
+
+def logs_now(bootstrap: str, topics: Collection[str], *, must_exist: bool) -> LogsNow:
+    """From the first record that there is to the last committed one. Raises `TidelogError`."""
+    if not topics:
+        return {}
+    known = {} if must_exist else {name: TopicOffsets("", 0, {}) for name in topics}
+    choice = TopicChoice(tuple(sorted(topics)))
+    return _logs(bootstrap, choice, known)
+
+
+def matching_logs(bootstrap: str, pattern: str) -> LogsNow:
+    return _logs(bootstrap, TopicChoice(pattern=pattern), {})
+
+
+def _logs(bootstrap: str, choice: TopicChoice, known: Mapping[str, TopicOffsets]) -> LogsNow:
+    with new_lookups(bootstrap) as lookups:
+        now = lookups.ask(lambda one: one.now(choice, known))
+    return {
+        LogId(topic, told.topic_id, partition): Span(at.start, at.end)
+        for topic, told in now.items()
+        for partition, at in told.partitions.items()
+    }
+
+
+def sample_values(bootstrap: str, ranges: Mapping[LogId, Span]) -> list[tuple[str, bytes]]:
+    """Where each is, and the value."""
+    wanted = {log: span for log, span in ranges.items() if span.size}
+    if not wanted:
+        return []
+    found: list[tuple[str, bytes]] = []
+    with SyncConsumer(bootstrap) as consumer:
+        consumer.assign([TopicPartition(log.topic, log.partition) for log in wanted])
+        for log, span in wanted.items():
+            consumer.seek((log.topic, log.partition), span.first)
+        while len(found) < SAMPLES and (records := consumer.poll(_SAMPLE_POLL_MS, SAMPLES)):
+            found += [
+                (f"{r.topic}/{r.partition} offset {r.offset}", r.value)
+                for r in records
+                if r.value is not None
+            ]
+    return found[:SAMPLES]

@@ -1,0 +1,53 @@
+"""Which hours of an archive are written anew: few large files, not many small ones. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from tidelog_pipeline.archive.commits import AddedFile, ArchiveState
+
+HOUR_MS = 3_600_000
+_HOUR = re.compile(r"(?:^|/)date=(\d{4}-\d{2}-\d{2})/hour=(\d{2})$")
+
+
+class HourToCompact(NamedTuple):
+    """`path`: its directory; `file_count`: how many files it is to have."""
+
+    path: str
+    files: tuple[AddedFile, ...]
+    file_count: int
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+
+def hours_to_compact(
+    state: ArchiveState, now_ms: int, closed_after_ms: int, target_bytes: int
+) -> list[HourToCompact]:
+    """Hours that ended so long ago and have two files or more below half of the target. What has
+    no hour is left as it is."""
+    found = []
+    for path, files in sorted(state.files.items()):
+        small = [file for file in files.values() if file.size_bytes * 2 < target_bytes]
+        end_ms = _end_ms(path)
+        if len(small) > 1 and end_ms is not None and end_ms + closed_after_ms <= now_ms:
+            all_files = tuple(files[name] for name in sorted(files))
+            found.append(HourToCompact(path, all_files, _file_count(all_files, target_bytes)))
+    return found
+
+
+def _file_count(files: Iterable[AddedFile], target_bytes: int) -> int:
+    return -(-sum(file.size_bytes for file in files) // target_bytes)
+
+
+def _end_ms(path: str) -> int | None:
+    """Of an hour, by the name of its directory; None for a directory of none."""
+    named = _HOUR.search(path)
+    if named is None:
+        return None
+    began = datetime.strptime(f"{named[1]} {named[2]}", "%Y-%m-%d %H").replace(tzinfo=UTC)
+    return int(began.timestamp() * 1000) + HOUR_MS

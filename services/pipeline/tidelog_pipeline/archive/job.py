@@ -1,0 +1,306 @@
+"""`python -m tidelog_pipeline archive`."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from pyspark.errors import ParseException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
+
+from tidelog.client.clock import Clock, SystemClock
+from tidelog.spark import register, watch
+from tidelog.spark.batch_reader import planned
+from tidelog.spark.cluster_lookups import new_lookups
+from tidelog.spark.filters import Narrowed
+from tidelog.spark.option_values import OptionError
+from tidelog.spark.options import BOOTSTRAP, ReadOptions
+from tidelog_pipeline.archive.archive_log import CHECKPOINT, FORM, LOCK, ArchiveLog
+from tidelog_pipeline.archive.cluster import LogsNow, logs_now, matching_logs, sample_values
+from tidelog_pipeline.archive.compacting import compact
+from tidelog_pipeline.archive.compaction import hours_to_compact
+from tidelog_pipeline.archive.config import (
+    ACTIONS,
+    ArchiveConfig,
+    ArchivingConfig,
+    BackfillConfig,
+    CompactConfig,
+    ReconcileConfig,
+    RunConfig,
+)
+from tidelog_pipeline.archive.offsets_text import assigned, by_partition
+from tidelog_pipeline.archive.planned_offsets import Planned
+from tidelog_pipeline.archive.ranges import range_options
+from tidelog_pipeline.archive.reconciling import reconcile
+from tidelog_pipeline.archive.spans import LogId, Span
+from tidelog_pipeline.archive.value_form import (
+    ValueForm,
+    ValueKind,
+    check_samples,
+    form_from_json,
+    form_in_force,
+    form_to_json,
+)
+from tidelog_pipeline.archive.writing import ArchiveWriter
+from tidelog_pipeline.commands import load_action
+from tidelog_pipeline.running import EXIT_DONE, EXIT_FOUND, run
+from tidelog_pipeline.session import spark_session
+from tidelog_pipeline.storage.directory import Directory
+
+# Hours are those of UTC, and times as others than Spark read them, too.
+SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
+# Between looks for hours to compact, of a run that goes on.
+COMPACT_EVERY_MS = 600_000
+# Between looks for a signal to stop.
+LOOK_EVERY_S = 1
+
+
+def main(argv: Sequence[str]) -> int:
+    """`EXIT_FOUND`: the archive and the log differ."""
+    config = load_action("archive", ACTIONS, argv)
+    return run(config, lambda: _act(config))
+
+
+def _act(config: ArchiveConfig) -> int:
+    with spark_session(config.service, config.spark_master, config.spark_conf) as spark:
+        for name, value in SETTINGS.items():
+            spark.conf.set(name, value)
+        register(spark)
+        return _Archive(config.directory, spark, SystemClock()).act(config)
+
+
+class _Archive:
+    def __init__(self, directory: Directory, spark: SparkSession, clock: Clock) -> None:
+        self._spark = spark
+        self._clock = clock
+        self._log = ArchiveLog(directory)
+        self._compacted_ms = clock.monotonic_ms()
+
+    def act(self, config: ArchiveConfig) -> int:
+        if isinstance(config, ReconcileConfig):
+            return self._reconcile(config)
+        with self._log.directory.held(LOCK):
+            self._log.recover()
+            if isinstance(config, RunConfig):
+                self._run(config)
+            elif isinstance(config, BackfillConfig):
+                self._backfill(config)
+            elif isinstance(config, CompactConfig):
+                self._compact(config)
+        return EXIT_DONE
+
+    def _run(self, config: RunConfig) -> None:
+        servers = config.bootstrap_servers
+        if config.pattern is None:
+            now = logs_now(servers, config.topics, must_exist=self._must_exist(config))
+        else:
+            now = matching_logs(servers, config.pattern)
+        writer = self._writer(config, now)
+        before = dict(self._log.state.rows)
+        began = {log: span.first for log, span in now.items()}
+
+        def archive(frame: DataFrame, batch: int) -> None:
+            writer.write_batch(frame, batch, began, exact=config.on_data_loss == "fail")
+            if config.compaction and config.every_seconds is not None:
+                self._compact_now_and_then(config)
+
+        if config.metrics_listen is not None:
+            host, _, port = config.metrics_listen.rpartition(":")
+            watch(self._spark, int(port), host)
+        query = self._started(config, archive, began)
+        ended_of_itself = _await_end(query)
+        # Whoever stops it waits only for so long.
+        if config.compaction and ended_of_itself:
+            self._compact(config)
+        self._tell(before, logs_now(servers, {log.topic for log in now}, must_exist=False))
+
+    def _must_exist(self, config: RunConfig) -> bool:
+        """A query that goes on has told of a topic that was deleted."""
+        return config.on_data_loss == "fail" or not self._log.directory.names(CHECKPOINT)
+
+    def _started(
+        self,
+        config: RunConfig,
+        archive: Callable[[DataFrame, int], None],
+        began: Mapping[LogId, int],
+    ) -> StreamingQuery:
+        chosen = {"subscribe": ",".join(config.topics)}
+        if config.pattern is not None:
+            chosen = {"subscribePattern": config.pattern}
+        frame = (
+            self._spark.readStream.format("tidelog")
+            .options(
+                **chosen,
+                **{BOOTSTRAP: config.bootstrap_servers},
+                startingOffsets=by_partition(began) if began else "earliest",
+                failOnDataLoss=str(config.on_data_loss == "fail").lower(),
+                includeHeaders="true",
+                maxOffsetsPerTrigger=str(config.max_offsets),
+            )
+            .load()
+        )
+        directory = self._log.directory
+        writing = (
+            frame.writeStream.queryName(f"archive-{directory.root.name}")
+            .foreachBatch(archive)
+            .option("checkpointLocation", str(directory.at(CHECKPOINT)))
+        )
+        if config.every_seconds is None:
+            return writing.trigger(availableNow=True).start()
+        return writing.trigger(processingTime=f"{config.every_seconds} seconds").start()
+
+    def _backfill(self, config: BackfillConfig) -> None:
+        servers = {BOOTSTRAP: config.bootstrap_servers}
+        chosen = range_options(config.topics, config.since, config.until)
+        wanted = ReadOptions.of_batch({**chosen, **servers})
+        with new_lookups(config.bootstrap_servers) as lookups:
+            ranges = lookups.ask(lambda one: planned(wanted, Narrowed(), one))
+        found = {
+            LogId(r.partition.topic, r.topic_id, r.partition.partition): Span(
+                r.start.offset, r.end.offset
+            )
+            for r in ranges
+            if r.size > 0
+        }
+        writer = self._writer(config, found)
+        if not found:
+            _say("There is nothing in this range.")
+            return
+        frame = (
+            self._spark.read.format("tidelog")
+            .options(
+                **servers,
+                assign=assigned(found),
+                startingOffsets=by_partition({log: span.first for log, span in found.items()}),
+                endingOffsets=by_partition({log: span.end for log, span in found.items()}),
+                includeHeaders="true",
+            )
+            .load()
+        )
+        before = dict(self._log.state.rows)
+        writer.write(frame, {log: Planned(*span) for log, span in found.items()})
+        topics = {log.topic for log in found}
+        self._tell(before, logs_now(config.bootstrap_servers, topics, must_exist=False))
+
+    def _writer(self, config: ArchivingConfig, now: LogsNow) -> ArchiveWriter:
+        """Raises `OptionError` where no value is of the schema."""
+        directory = self._log.directory
+        kept = directory.read(FORM)
+        form = form_in_force(
+            _wanted_form(config), None if kept is None else form_from_json(kept, FORM)
+        )
+        check_samples(form, sample_values(config.bootstrap_servers, now))
+        if kept is None:
+            directory.create(FORM, form_to_json(form))
+        return ArchiveWriter(self._log, form, self._clock, strict=config.strict)
+
+    def _compact_now_and_then(self, config: CompactConfig) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._compacted_ms >= COMPACT_EVERY_MS:
+            self._compacted_ms = now_ms
+            self._compact(config)
+
+    def _compact(self, config: CompactConfig) -> None:
+        hours = hours_to_compact(
+            self._log.state,
+            self._clock.wall_ms(),
+            config.closed_after_ms,
+            config.target_bytes,
+        )
+        for hour in hours:
+            if compact(self._spark, self._log, hour, self._clock):
+                _say(f"{hour.path}: {len(hour.files)} files are {hour.file_count} now")
+
+    def _reconcile(self, config: ReconcileConfig) -> int:
+        reports = reconcile(self._spark, self._log, config.bootstrap_servers)
+        for report in reports:
+            _say(str(report))
+        if not reports:
+            _say("The archive is empty.")
+        return EXIT_FOUND if any(report.problems for report in reports) else EXIT_DONE
+
+    def _tell(self, before: Mapping[LogId, int], now: LogsNow) -> None:
+        state = self._log.state
+        for log, rows in sorted(state.rows.items()):
+            if log in now:
+                to = state.covered[log][-1].end if state.covered[log] else 0
+                _say(
+                    f"{log}: {rows - before.get(log, 0)} records archived, {rows} in all, up to "
+                    f"offset {to}; {max(now[log].end - to, 0)} offsets are waiting"
+                )
+        unread = sum(state.unread.values())
+        if unread:
+            _say(f"{unread} values are not of the schema; they are in the column unread.")
+
+
+def _wanted_form(config: ArchivingConfig) -> ValueForm | None:
+    match config.value:
+        case ValueKind.JSON:
+            assert config.value_schema is not None, "settings were checked"
+            return ValueForm.of_json(_schema(config.value_schema), config.keep_raw)
+        case ValueKind.PROTOBUF:
+            assert config.descriptors is not None, "settings were checked"
+            assert config.message is not None, "settings were checked"
+            descriptors = config.descriptors.read_bytes()
+            return ValueForm.of_protobuf(descriptors, config.message, config.keep_raw)
+        case ValueKind.RAW:
+            return ValueForm()
+    return None
+
+
+def _schema(text: str) -> StructType:
+    """Of JSON values: in the words of SQL, or of a file that has it so or as Spark's JSON. Raises
+    `OptionError`."""
+    path = Path(text)
+    if path.suffix in (".json", ".ddl", ".sql") or path.is_file():
+        text = path.read_text()
+    try:
+        if text.lstrip().startswith("{"):
+            return StructType.fromJson(json.loads(text))
+        schema = StructType.fromDDL(text)
+    except (ParseException, ValueError, KeyError) as error:
+        raise OptionError(
+            f'option --value-schema is {text!r}; it must be columns as "id BIGINT, name STRING", '
+            f"a file with these, or with what StructType.json() gives ({_first_line(error)})"
+        ) from error
+    assert isinstance(schema, StructType)
+    return schema
+
+
+def _await_end(query: StreamingQuery) -> bool:
+    """Whether it ended of itself, and not by a signal: what has begun then is committed, or begun
+    again by the next run.
+
+    A handler must not call Spark: it may have come while an answer of Spark's is awaited, and would
+    take that for its own."""
+    is_told = threading.Event()
+    before = {
+        number: signal.signal(number, lambda *_: is_told.set())
+        for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    try:
+        while not query.awaitTermination(LOOK_EVERY_S):
+            if is_told.is_set():
+                query.stop()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return not is_told.is_set()
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), repr(error))
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()

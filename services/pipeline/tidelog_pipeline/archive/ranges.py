@@ -1,0 +1,67 @@
+"""What a back-fill is to read, as options of the data source. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from tidelog.spark.option_values import OptionError
+
+_RIGHT = (
+    "a time as 2026-11-22T10:00 (UTC where it has no zone), {named}, or offsets as "
+    '{{"sea": {{"0": 23}}}}'
+)
+
+
+def range_options(topics: Sequence[str], since: str, until: str) -> dict[str, str]:
+    """Raises `OptionError`. Where `since` names offsets, the partitions it names are read."""
+    assigned = _partitions(since)
+    if assigned is None and not topics:
+        raise OptionError("option --topics is missing; name topics, or partitions by --since")
+    if assigned is not None and topics and set(topics) != set(assigned):
+        raise OptionError(
+            f"option --since names partitions of {', '.join(sorted(assigned))}, and --topics is "
+            f"{','.join(topics)}; leave --topics out"
+        )
+    chosen = {"subscribe": ",".join(topics)}
+    if assigned is not None:
+        chosen = {"assign": json.dumps(assigned)}
+    return {
+        **chosen,
+        **_starting(since),
+        **_boundary("--until", until, "ending", "latest"),
+        "includeHeaders": "true",
+    }
+
+
+def _starting(since: str) -> dict[str, str]:
+    start = _boundary("--since", since, "starting", "earliest")
+    if "startingTimestamp" in start:
+        # A partition that has nothing as young has nothing in the range.
+        start["startingOffsetsByTimestampStrategy"] = "latest"
+    return start
+
+
+def _partitions(text: str) -> dict[str, list[int]] | None:
+    """None where it is no JSON."""
+    try:
+        value = json.loads(text)
+        if not isinstance(value, dict):
+            return None
+        return {topic: sorted(map(int, offsets)) for topic, offsets in value.items()}
+    except (ValueError, TypeError):
+        return None
+
+
+def _boundary(flag: str, text: str, name: str, named: str) -> dict[str, str]:
+    if text == named or text.lstrip().startswith("{"):
+        return {f"{name}Offsets": text}
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        right = _RIGHT.format(named=named)
+        raise OptionError(f"option {flag} is {text!r}; it must be {right}") from None
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=UTC)
+    return {f"{name}Timestamp": str(int(time.timestamp() * 1000))}

@@ -1,0 +1,134 @@
+"""Whether an archive has what the log has, partition by partition. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tidelog_pipeline.archive.commits import ArchiveState
+from tidelog_pipeline.archive.spans import LogId, Span, common, without
+
+
+class Counted(NamedTuple):
+    """Records and the sum of their offsets: the same number of other records does not pass."""
+
+    rows: int
+    offset_sum: int
+
+
+class EpochCount(NamedTuple):
+    log: LogId
+    leader_epoch: int
+    counted: Counted
+
+
+class InFiles(NamedTuple):
+    """Of one log: rows in the files of the archive, and how many different records they are."""
+
+    rows: int
+    distinct: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogReport:
+    """`now`: what the log has, None: it is gone. `compared`: the offsets of which records were
+    counted in both; those before them are no more in the log. `problems`: one sentence each."""
+
+    log: LogId
+    now: Span | None
+    rows: int
+    unread: int
+    compared_rows: int
+    expired_rows: int
+    waiting: Span
+    problems: tuple[str, ...]
+
+    def __str__(self) -> str:
+        parts = [f"{self.log}: {self.compared_rows} records in the log and in the archive"]
+        if self.problems:
+            parts = [f"{self.log}: DIFFERS: {'; '.join(self.problems)}"]
+        if self.expired_rows:
+            parts.append(f"{self.expired_rows} of what the log has deleted")
+        if self.waiting.size:
+            parts.append(f"offsets {_told(self.waiting)} wait for the next run")
+        if self.unread:
+            parts.append(f"{self.unread} are not of the schema")
+        if self.now is None:
+            parts.append(f"the topic (id {self.log.topic_id}) is gone")
+        return ", ".join(parts)
+
+
+def compared_offsets(state: ArchiveState, log: LogId, now: Span | None) -> tuple[Span, ...]:
+    """What the archive has read and the log still has."""
+    return () if now is None else common(now, state.covered.get(log, ()))
+
+
+def holes(state: ArchiveState, log: LogId, now: Span | None) -> tuple[Span, ...]:
+    """What the log has and no run has read, but for its end, which the next run reads."""
+    covered = state.covered.get(log, ())
+    if now is None or not covered:
+        return ()
+    return without(Span(now.first, min(covered[-1].end, now.end)), covered)
+
+
+def report(
+    state: ArchiveState,
+    log: LogId,
+    now: Span | None,
+    files: InFiles,
+    in_log: Mapping[int, Counted],
+    in_archive: Mapping[int, Counted],
+    full_holes: Iterable[Span],
+) -> LogReport:
+    """`in_log`, `in_archive`: of the offsets that are compared, by leader epoch. `full_holes`:
+    those of the holes where the log has records."""
+    rows, covered = state.rows.get(log, 0), state.covered.get(log, ())
+    problems = [
+        f"offsets {_told(hole)} have records, and were never archived; archive them by "
+        f'`archive backfill --since \'{{"{log.topic}": {{"{log.partition}": {hole.first}}}}}\'`'
+        for hole in full_holes
+    ]
+    if files.rows != rows:
+        problems.append(f"its files have {files.rows} rows, and by its commits they are {rows}")
+    if files.distinct != files.rows:
+        problems.append(f"{files.rows - files.distinct} rows are there more than once")
+    for epoch in sorted({*in_log, *in_archive}):
+        problems += _epoch_problem(epoch, in_log.get(epoch), in_archive.get(epoch))
+    compared = sum(counted.rows for counted in in_archive.values())
+    read_to = covered[-1].end if covered else 0
+    waiting = Span(0, 0) if now is None else Span(max(read_to, now.first), now.end)
+    return LogReport(
+        log,
+        now,
+        rows,
+        state.unread.get(log, 0),
+        compared,
+        max(files.rows - compared, 0),
+        waiting,
+        tuple(problems),
+    )
+
+
+def _epoch_problem(epoch: int, in_log: Counted | None, in_archive: Counted | None) -> list[str]:
+    if in_log == in_archive:
+        return []
+    if in_log is None and in_archive is not None:
+        return [
+            f"{in_archive.rows} records of leader epoch {epoch} are archived that the log does not "
+            "have any more: an unclean election has cut them"
+        ]
+    if in_archive is None and in_log is not None:
+        return [f"{in_log.rows} records of leader epoch {epoch} are missing in the archive"]
+    assert in_log is not None
+    assert in_archive is not None
+    if in_log.rows == in_archive.rows:
+        return [f"the {in_log.rows} records of leader epoch {epoch} are at other offsets"]
+    return [
+        f"of leader epoch {epoch} the log has {in_log.rows} records and the archive "
+        f"{in_archive.rows}"
+    ]
+
+
+def _told(span: Span) -> str:
+    return f"{span.first} to {span.end - 1}"

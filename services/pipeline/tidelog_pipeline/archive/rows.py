@@ -1,0 +1,102 @@
+"""Records as rows of an archive, in terms of Spark."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+
+from tidelog_pipeline.archive import protobuf_values
+from tidelog_pipeline.archive.commits import Archived
+from tidelog_pipeline.archive.value_form import ValueForm, ValueKind
+
+# Directories of an archive, from the outermost on.
+PARTITIONED_BY = ("topic", "date", "hour")
+_FIRST_YEAR, _LAST_YEAR = 1, 9999
+_UNREAD = "__unread"
+
+
+def archive_rows(frame: DataFrame, form: ValueForm, topic_ids: Mapping[str, str]) -> DataFrame:
+    """`frame`: all columns of the data source, with headers. In terms of UTC, which the session's
+    time zone has to be. Without date and hour: what was sent with a time that is none (in another
+    unit), which Spark gives the directories of null."""
+    is_dated = sf.year("timestamp").between(_FIRST_YEAR, _LAST_YEAR)
+    return frame.select(
+        "partition",
+        "offset",
+        "leader_epoch",
+        "timestamp",
+        "key",
+        *_values(form),
+        "headers",
+        id_of_topic(topic_ids).alias("topic_id"),
+        "topic",
+        sf.when(is_dated, sf.date_format("timestamp", "yyyy-MM-dd")).alias("date"),
+        sf.when(is_dated, sf.date_format("timestamp", "HH")).alias("hour"),
+    )
+
+
+def id_of_topic(topic_ids: Mapping[str, str]) -> Column:
+    """Of a row of the data source."""
+    ids = sf.create_map(*(sf.lit(text) for pair in topic_ids.items() for text in pair))
+    return ids[sf.col("topic")]
+
+
+def is_archived(archived: Iterable[Archived]) -> Column:
+    """Whether a row of the data source is one of these."""
+    found = sf.lit(False)
+    for log, epoch, offsets in archived:
+        found |= (
+            (sf.col("topic") == log.topic)
+            & (sf.col("partition") == log.partition)
+            & (sf.col("leader_epoch") == epoch)
+            & sf.col("offset").between(offsets.first, offsets.end - 1)
+        )
+    return found
+
+
+def _values(form: ValueForm) -> list[Column]:
+    """`value`, and where it has a schema `unread`: the bytes of a value that is not of it. With
+    `keep_raw` those of each are `raw`."""
+    if form.kind is ValueKind.RAW:
+        return [sf.col("value")]
+    assert form.schema is not None, "all but raw have one"
+    parsed = _from_json(form.schema) if form.kind is ValueKind.JSON else _from_protobuf(form)
+    unread = sf.when(parsed.isNull(), sf.col("value")).alias("unread")
+    raw = [sf.col("value").alias("raw")] if form.keep_raw else []
+    return [parsed.alias("value"), unread, *raw]
+
+
+def _from_json(schema: StructType) -> Column:
+    """Null for what does not fit as a whole: half a record is none."""
+    told = StructType([*schema.fields, StructField(_UNREAD, StringType())])
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _UNREAD}
+    parsed = sf.from_json(sf.col("value").cast("string"), told, options)
+    fields = [parsed[name].alias(name) for name in schema.fieldNames()]
+    return sf.when(parsed.isNotNull() & parsed[_UNREAD].isNull(), sf.struct(*fields))
+
+
+def _from_protobuf(form: ValueForm) -> Column:
+    assert form.schema is not None
+    descriptors, message = form.descriptors, form.message
+
+    def read(value: bytes | None) -> Any:
+        return None if value is None else _reader(descriptors, message)(bytes(value))
+
+    return sf.udf(read, form.schema)(sf.col("value").cast(BinaryType()))
+
+
+@functools.cache
+def _reader(descriptors: bytes, message: str) -> Callable[[bytes], tuple[Any, ...] | None]:
+    """Once in each process of an executor."""
+    of = protobuf_values.message_class(descriptors, message)
+
+    def read(value: bytes) -> tuple[Any, ...] | None:
+        parsed = protobuf_values.parsed(of, value)
+        return None if parsed is None else protobuf_values.row_of(parsed)
+
+    return read

@@ -1,0 +1,76 @@
+"""Ranges of offsets. Pure.
+
+Two records are the same one where topic id, partition, leader epoch and offset are the same
+(section 3 of ARCHITECTURE.md), so that what was archived is known by spans of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+
+class Span(NamedTuple):
+    """From `first` on and before `end`."""
+
+    first: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return max(self.end - self.first, 0)
+
+
+class LogId(NamedTuple):
+    """A partition of a topic; of one that is created again by the same name the id is another."""
+
+    topic: str
+    topic_id: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}"
+
+
+def united(spans: Iterable[Span]) -> tuple[Span, ...]:
+    """In order, none of them empty or next to another."""
+    found: list[Span] = []
+    for span in sorted(span for span in spans if span.size):
+        if found and span.first <= found[-1].end:
+            found[-1] = Span(found[-1].first, max(found[-1].end, span.end))
+        else:
+            found.append(span)
+    return tuple(found)
+
+
+def without(whole: Span, parts: Iterable[Span]) -> tuple[Span, ...]:
+    """What of `whole` no part has."""
+    left: list[Span] = []
+    at = whole.first
+    for part in united(parts):
+        if part.first >= whole.end:
+            break
+        if part.first > at:
+            left.append(Span(at, part.first))
+        at = max(at, part.end)
+    if at < whole.end:
+        left.append(Span(at, whole.end))
+    return tuple(left)
+
+
+def common(whole: Span, parts: Iterable[Span]) -> tuple[Span, ...]:
+    """What of `whole` some part has."""
+    cut = (Span(max(part.first, whole.first), min(part.end, whole.end)) for part in parts)
+    return united(cut)
+
+
+def by_epoch(read: Span, first_offsets: Sequence[tuple[int, int]]) -> dict[int, Span]:
+    """Which offsets of what was read are of which leader epoch, out of (leader epoch, offset of
+    its first record) in order. Offsets without a record go to the epoch before them, or to the
+    first."""
+    starts = [read.first, *(offset for _, offset in first_offsets[1:])]
+    ends = [*starts[1:], read.end]
+    epochs = [epoch for epoch, _ in first_offsets]
+    return {
+        epoch: Span(start, end) for epoch, start, end in zip(epochs, starts, ends, strict=False)
+    }

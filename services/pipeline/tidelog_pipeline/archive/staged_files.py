@@ -1,0 +1,99 @@
+"""What was written for a commit, file by file, and whether it is what was to be read. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog_pipeline.archive.commits import AddedFile, ReadRange
+from tidelog_pipeline.archive.planned_offsets import Planned
+from tidelog_pipeline.archive.spans import LogId, Span, by_epoch
+
+
+class StagedRows(NamedTuple):
+    """Of one file, those of one log and leader epoch: how many, how many of them their schema
+    could not read, and their first and last offset."""
+
+    path: str
+    log: LogId
+    leader_epoch: int
+    rows: int
+    unread: int
+    first: int
+    last: int
+
+
+def check_whole(given: int, staged: Iterable[StagedRows], location: str) -> None:
+    """`given`: rows that executors were to write. Raises `TidelogError` where they are not there:
+    offsets without a row count as read, so that a commit would pass over what is missing."""
+    found = sum(one.rows for one in staged)
+    if found != given:
+        raise TidelogError(
+            ErrorCode.INVALID_REQUEST,
+            f"{given} rows were written to {location}, and {found} are there for the driver; "
+            "nothing of them was archived: the output must be a directory that this machine and "
+            "all executors mount under one path",
+        )
+
+
+def added_files(staged: Iterable[StagedRows], size_of: Callable[[str], int]) -> list[AddedFile]:
+    rows: dict[str, int] = {}
+    for one in staged:
+        rows[one.path] = rows.get(one.path, 0) + one.rows
+    return [AddedFile(path, count, size_of(path)) for path, count in sorted(rows.items())]
+
+
+def read_ranges(
+    staged: Iterable[StagedRows],
+    planned: Mapping[LogId, Planned],
+    archived_in_part: Iterable[LogId] = (),
+) -> list[ReadRange]:
+    """What a commit has read. `archived_in_part`: where rows were left out, since they are there
+    already. Raises `TidelogError` for rows that nobody planned."""
+    of_log: dict[LogId, list[StagedRows]] = {}
+    for one in staged:
+        of_log.setdefault(one.log, []).append(one)
+    strange = sorted(set(of_log) - set(planned))
+    if strange:
+        raise _unplanned(strange[0], of_log[strange[0]], None)
+    partly = set(archived_in_part)
+    found = []
+    for log, offsets in sorted(planned.items()):
+        rows = sorted(of_log.get(log, ()), key=lambda one: one.first)
+        read = _read_offsets(offsets, rows)
+        if read is None:
+            continue
+        if rows and max(one.last for one in rows) >= read.end:
+            raise _unplanned(log, rows, read)
+        first_of_rows = Span(rows[0].first, read.end) if rows and log in partly else read
+        epochs = by_epoch(first_of_rows, _first_offsets(rows))
+        count, unread = sum(one.rows for one in rows), sum(one.unread for one in rows)
+        found.append(ReadRange(log, read, count, unread, epochs))
+    return found
+
+
+def _read_offsets(planned: Planned, rows: list[StagedRows]) -> Span | None:
+    if not rows:
+        return None if planned.first is None else Span(planned.first, planned.end)
+    if planned.first is None:
+        return Span(rows[0].first, planned.end)
+    # After an unclean election it may go on before where it ended.
+    return Span(min(planned.first, rows[0].first), planned.end)
+
+
+def _first_offsets(rows: Iterable[StagedRows]) -> list[tuple[int, int]]:
+    first: dict[int, int] = {}
+    for one in rows:
+        first[one.leader_epoch] = min(one.first, first.get(one.leader_epoch, one.first))
+    return sorted(first.items(), key=lambda item: item[1])
+
+
+def _unplanned(log: LogId, rows: Iterable[StagedRows], planned: Span | None) -> TidelogError:
+    last = max(one.last for one in rows)
+    what = "was not to be read" if planned is None else f"was to be read before {planned.end}"
+    return TidelogError(
+        ErrorCode.INVALID_REQUEST,
+        f"offset {last} of {log} (topic id {log.topic_id}) was written, and it {what}; nothing of "
+        "this micro-batch was archived: is its checkpoint of another query?",
+    )

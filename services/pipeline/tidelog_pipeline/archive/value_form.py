@@ -1,0 +1,123 @@
+"""What an archive's values look like: bytes as they are, or columns of a schema. Pure.
+
+An archive has one form, which is kept in it: Parquet files of two forms are no table.
+"""
+
+from __future__ import annotations
+
+import base64
+import enum
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.types import StructType
+
+from tidelog.spark.option_values import OptionError
+from tidelog_pipeline.archive import json_values, protobuf_values
+
+VERSION = 1
+
+
+class ValueKind(enum.StrEnum):
+    RAW = "raw"
+    JSON = "json"
+    PROTOBUF = "protobuf"
+
+
+@dataclass(frozen=True, slots=True)
+class ValueForm:
+    """`schema`: of JSON's objects and protobuf's messages. `keep_raw`: the bytes are kept beside
+    what they were read to."""
+
+    kind: ValueKind = ValueKind.RAW
+    schema: StructType | None = None
+    descriptors: bytes = b""
+    message: str = ""
+    keep_raw: bool = False
+
+    @classmethod
+    def of_json(cls, schema: StructType, keep_raw: bool = False) -> ValueForm:
+        return cls(ValueKind.JSON, schema, keep_raw=keep_raw)
+
+    @classmethod
+    def of_protobuf(cls, descriptors: bytes, message: str, keep_raw: bool = False) -> ValueForm:
+        """Raises `OptionError`."""
+        of = protobuf_values.message_class(descriptors, message)
+        schema = protobuf_values.schema_of(of.DESCRIPTOR)
+        return cls(ValueKind.PROTOBUF, schema, descriptors, message, keep_raw)
+
+    @property
+    def mismatch(self) -> Callable[[bytes], str]:
+        """Why a value does not fit; empty: it does."""
+        if self.kind is ValueKind.RAW:
+            return lambda _: ""
+        assert self.schema is not None, "all but raw have one"
+        if self.kind is ValueKind.JSON:
+            schema = self.schema
+            return lambda value: json_values.mismatch(value, schema)
+        of = protobuf_values.message_class(self.descriptors, self.message)
+        return lambda value: protobuf_values.mismatch(of, value)
+
+    def __str__(self) -> str:
+        schema = "" if self.schema is None else f" of {self.message or self.schema.simpleString()}"
+        return f"{self.kind} values{schema}{' beside their bytes' if self.keep_raw else ''}"
+
+
+def form_to_json(form: ValueForm) -> bytes:
+    return json.dumps(
+        {
+            "version": VERSION,
+            "kind": form.kind,
+            "schema": None if form.schema is None else form.schema.jsonValue(),
+            "descriptors": base64.b64encode(form.descriptors).decode(),
+            "message": form.message,
+            "keep_raw": form.keep_raw,
+        }
+    ).encode()
+
+
+def form_from_json(text: bytes, name: str) -> ValueForm:
+    """Raises `OptionError` for what `form_to_json` of this version did not make."""
+    try:
+        value: Any = json.loads(text)
+        if value["version"] != VERSION:
+            raise ValueError(f"it has version {value['version']!r}, this is {VERSION}")
+        schema = value["schema"]
+        return ValueForm(
+            ValueKind(value["kind"]),
+            None if schema is None else StructType.fromJson(schema),
+            base64.b64decode(value["descriptors"]),
+            value["message"],
+            value["keep_raw"],
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise OptionError(
+            f"{name} tells of no form of values that is known here: {error}"
+        ) from error
+
+
+def form_in_force(wanted: ValueForm | None, kept: ValueForm | None) -> ValueForm:
+    """`kept`: that of the archive. Raises `OptionError` where they differ."""
+    if kept is None:
+        return wanted or ValueForm()
+    if wanted is not None and (str(wanted), wanted.schema) != (str(kept), kept.schema):
+        raise OptionError(
+            f"the archive has {kept}, and not {wanted}: leave the options of values out to go on "
+            "with it, or begin another archive"
+        )
+    return kept
+
+
+def check_samples(form: ValueForm, samples: list[tuple[str, bytes]]) -> None:
+    """`samples`: where each value is, and the value. Raises `OptionError` where none fits, with
+    what is wrong with the first; a few that do not fit are kept as they are."""
+    mismatch = form.mismatch
+    found = [(where, mismatch(value)) for where, value in samples]
+    if found and all(why for _, why in found):
+        where, why = found[0]
+        raise OptionError(
+            f"none of {len(found)} values looked at is of the schema ({form}); the one at "
+            f"{where}: {why}. Give the schema that they have, or archive them with --value raw"
+        )

@@ -1,0 +1,144 @@
+"""A history in a file, or in the files of a directory in the order of their names: which bytes
+are whose lines. Files lie where every executor reads them: a path, or a URI that Arrow knows."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO, NamedTuple, cast
+
+from pyarrow import fs
+
+from tidelog.history import HistoryError
+from tidelog.history.history_file import MAX_LINE_BYTES
+from tidelog.history.history_format import check_header
+from tidelog_pipeline.errors import JobError
+
+RANGE_BYTES = 32 << 20
+_CHUNK_BYTES = 1 << 20
+# What Spark and Hadoop leave beside their files.
+_NO_PARTS = ("_", ".")
+
+
+class HistoryNotFoundError(JobError):
+    """There is no such history; the message says what there should be."""
+
+
+class HistoryFile(NamedTuple):
+    uri: str
+    size_bytes: int
+
+
+class ByteRange(NamedTuple):
+    """Whose lines are those that begin in it."""
+
+    uri: str
+    start: int
+    end: int
+
+
+def find_files(place: str) -> list[HistoryFile]:
+    """Those that are not empty. Raises `HistoryNotFoundError`, and `HistoryError` where the first
+    begins as no history does."""
+    uri = place if "://" in place else str(Path(place).absolute())
+    system, path = _open_system(uri)
+    found = system.get_file_info(path)
+    if found.type == fs.FileType.NotFound:
+        raise HistoryNotFoundError(
+            f"there is no history {place}; give a file, or a directory whose files are one "
+            "history in the order of their names"
+        )
+    if found.type == fs.FileType.File:
+        infos = [found]
+    else:
+        listed = system.get_file_info(fs.FileSelector(path))
+        infos = [one for one in listed if _is_part(one)]
+    base = uri.removesuffix(path) if "://" in uri else ""
+    files = [
+        HistoryFile(base + one.path, one.size)
+        for one in sorted(infos, key=lambda one: one.path)
+        if one.size
+    ]
+    if not files:
+        raise HistoryError(f"{place} is empty; a history has at least its first line")
+    _check_first_line(place, files[0])
+    return files
+
+
+def _is_part(info: fs.FileInfo) -> bool:
+    name = PurePosixPath(info.path).name
+    return info.type == fs.FileType.File and not name.startswith(_NO_PARTS)
+
+
+def _check_first_line(place: str, file: HistoryFile) -> None:
+    line = next(lines_of(ByteRange(file.uri, 0, 1)))
+    try:
+        check_header(line)
+    except HistoryError as error:
+        raise HistoryError(f"{place}, line 1: {error}") from error
+
+
+def ranges_of(files: list[HistoryFile], range_bytes: int = RANGE_BYTES) -> list[ByteRange]:
+    """In the order of the history.
+
+    >>> [one[1:] for one in ranges_of([HistoryFile("h", 25)], 10)]
+    [(0, 10), (10, 20), (20, 25)]
+    """
+    return [
+        ByteRange(file.uri, start, min(start + range_bytes, file.size_bytes))
+        for file in files
+        for start in range(0, file.size_bytes, range_bytes)
+    ]
+
+
+def count_lines(span: ByteRange) -> int:
+    """How many begin in it: one where a file begins, and one behind each end of another."""
+    begin = max(0, span.start - 1)
+    count, left = int(span.start == 0), span.end - 1 - begin
+    with _opened(span.uri) as file:
+        file.seek(begin)
+        while left > 0 and (chunk := file.read(min(left, _CHUNK_BYTES))):
+            count += chunk.count(b"\n")
+            left -= len(chunk)
+    return count
+
+
+def lines_of(span: ByteRange) -> Iterator[bytes]:
+    """With their ends; the last of a file may have none, and of one that is longer than any
+    line may be the first `MAX_LINE_BYTES` come."""
+    with _opened(span.uri) as file:
+        at = span.start
+        if at:
+            # A line that begins just here ends the one before it.
+            file.seek(at - 1)
+            at = at - 1 + _skip_line(file)
+        while at < span.end and (line := file.readline(MAX_LINE_BYTES)):
+            at += len(line)
+            yield line
+
+
+def _skip_line(file: BinaryIO) -> int:
+    skipped = 0
+    while part := file.readline(_CHUNK_BYTES):
+        skipped += len(part)
+        if part.endswith(b"\n"):
+            break
+    return skipped
+
+
+def _open_system(uri: str) -> tuple[fs.FileSystem, str]:
+    if "://" not in uri:
+        return fs.LocalFileSystem(), uri
+    try:
+        system, path = fs.FileSystem.from_uri(uri)
+    except (OSError, ValueError) as error:
+        raise HistoryNotFoundError(f"{uri} cannot be opened: {error}") from error
+    return system, path
+
+
+def _opened(uri: str) -> BinaryIO:
+    system, path = _open_system(uri)
+    if isinstance(system, fs.LocalFileSystem):
+        return Path(path).open("rb")
+    return io.BufferedReader(cast(io.RawIOBase, system.open_input_file(path)), _CHUNK_BYTES)

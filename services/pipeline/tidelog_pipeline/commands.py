@@ -1,0 +1,35 @@
+"""`python -m tidelog_pipeline JOB [ACTION] --setting VALUE ...`: which one is meant."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from tidelog_runtime.config import EXIT_INVALID_CONFIG, ProgramConfig, load
+
+PROGRAM = "tidelog_pipeline"
+
+ConfigT = TypeVar("ConfigT", bound=ProgramConfig)
+
+
+def chosen(command: str, kind: str, known: Mapping[str, str], argv: Sequence[str]) -> str:
+    """The first word, which is a key of `known`. Exits with status 2 where it is none, and with 0
+    after `--help`."""
+    if argv and argv[0] in known:
+        return argv[0]
+    lines = [f"usage: python -m {command} {kind.upper()} [--help] ...", ""]
+    lines += [f"  {name:14} {what}" for name, what in known.items()]
+    is_asked = bool(argv) and argv[0] in ("-h", "--help")
+    if argv and not is_asked:
+        lines = [f"{command}: there is no {kind} {argv[0]!r}", *lines]
+    (sys.stdout if is_asked else sys.stderr).write("\n".join(lines) + "\n")
+    raise SystemExit(0 if is_asked else EXIT_INVALID_CONFIG)
+
+
+def load_action(job: str, actions: Mapping[str, type[ConfigT]], argv: Sequence[str]) -> ConfigT:
+    """The configuration of the action that `argv` begins with. Exits as `load` does."""
+    command = f"{PROGRAM} {job}"
+    known = {name: " ".join((one.__doc__ or "").split()) for name, one in actions.items()}
+    action = chosen(command, "action", known, argv)
+    return load(actions[action], argv[1:], f"{command} {action}")

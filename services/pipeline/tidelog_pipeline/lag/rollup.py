@@ -1,0 +1,74 @@
+"""Samples of lag by minute, hour and day, in terms of Spark.
+
+Each level is computed from the samples: percentiles of percentiles are none.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as sf
+
+from tidelog_pipeline.lag.samples import REPLICA, SAMPLE_SCHEMA
+
+LEVELS = ("minute", "hour", "day")
+PERCENTILES = (50, 90, 99)
+_FIGURES = ("lag_records", "lag_ms")
+# A broker that does not answer has no lag; how often it did not is what is known of it.
+_WHO = ("kind", "who")
+
+
+def samples_of(records: DataFrame) -> DataFrame:
+    """`records`: values of the topic. What is no sample has no kind."""
+    told = sf.from_json(sf.col("value").cast("string"), SAMPLE_SCHEMA)
+    return records.select(told.alias("told")).select("told.*")
+
+
+def partition_lag(samples: DataFrame, level: str) -> DataFrame:
+    """A row for each window, follower or query, and partition. Percentiles are exact."""
+    return (
+        samples.where(sf.col("kind").isNotNull())
+        .groupBy(_window(level), *_WHO, "topic", "partition")
+        .agg(sf.count("*").alias("samples"), *_figures(), _in_sync_share())
+        .withColumn("date", sf.date_format("at", "yyyy-MM-dd"))
+    )
+
+
+def worst_followers(samples: DataFrame, level: str) -> DataFrame:
+    """A row for each window and broker that follows, over all partitions it follows: the one that
+    was furthest behind in time has rank 1."""
+    order = [sf.desc_nulls_last("lag_ms_p99"), sf.desc_nulls_last("lag_records_max"), sf.asc("who")]
+    worst = sf.max_by(
+        sf.struct("topic", "partition"),
+        sf.struct(sf.coalesce("lag_ms", sf.lit(-1)), sf.coalesce("lag_records", sf.lit(-1))),
+    )
+    return (
+        samples.where(sf.col("kind") == REPLICA)
+        .groupBy(_window(level), "who")
+        .agg(
+            sf.count("*").alias("samples"),
+            sf.count_distinct("topic", "partition").alias("partitions"),
+            *_figures(),
+            _in_sync_share(),
+            worst.alias("worst"),
+        )
+        .withColumn("rank", sf.row_number().over(Window.partitionBy("at").orderBy(*order)))
+        .withColumn("date", sf.date_format("at", "yyyy-MM-dd"))
+    )
+
+
+def _window(level: str) -> Column:
+    return sf.date_trunc(level, sf.timestamp_millis("at_ms")).alias("at")
+
+
+def _figures() -> list[Column]:
+    found = []
+    for figure in _FIGURES:
+        shares = sf.array(*(sf.lit(percent / 100) for percent in PERCENTILES))
+        ranks = sf.percentile(figure, shares)
+        found += [sf.max(figure).alias(f"{figure}_max"), sf.avg(figure).alias(f"{figure}_avg")]
+        found += [ranks[n].alias(f"{figure}_p{p}") for n, p in enumerate(PERCENTILES)]
+    return [*found, sf.max("lag_bytes").alias("lag_bytes_max")]
+
+
+def _in_sync_share() -> Column:
+    return sf.avg(sf.col("in_sync").cast("double")).alias("in_sync_share")

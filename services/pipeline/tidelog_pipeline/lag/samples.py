@@ -1,0 +1,130 @@
+"""One look at how far followers and queries are behind, as records of a topic. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import NamedTuple
+
+from pyspark.sql.types import (
+    BooleanType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from tidelog.inspection.model import NOT_KNOWN, ReplicaState, ServiceState
+from tidelog.model import TopicPartition
+
+REPLICA, QUERY, SILENT = "replica", "query", "silent"
+SAMPLE_SCHEMA = StructType(
+    [
+        StructField("at_ms", LongType()),
+        StructField("kind", StringType()),
+        StructField("who", StringType()),
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("lag_records", LongType()),
+        StructField("lag_bytes", LongType()),
+        StructField("lag_ms", LongType()),
+        StructField("in_sync", BooleanType()),
+        StructField("problem", StringType()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LagSample:
+    """`who`: the id of a follower's broker, or the name of a query, or its id where it has none.
+    Of whom nothing is known (`SILENT`) there is a `problem` instead. None: not known."""
+
+    at_ms: int
+    kind: str
+    who: str
+    topic: str | None = None
+    partition: int | None = None
+    lag_records: int | None = None
+    lag_bytes: int | None = None
+    lag_ms: int | None = None
+    in_sync: bool | None = None
+    problem: str | None = None
+
+
+class QueryPlace(NamedTuple):
+    """Of the record that a query reads next."""
+
+    query: str
+    partition: TopicPartition
+    next_offset: int
+
+
+def to_value(sample: LagSample) -> bytes:
+    told = {name: value for name, value in asdict(sample).items() if value is not None}
+    return json.dumps(told, separators=(",", ":")).encode()
+
+
+def leaders_of(states: Iterable[ServiceState]) -> dict[TopicPartition, ReplicaState]:
+    """Of several that say they lead, the one in the newest epoch: the others do not know yet."""
+    found: dict[TopicPartition, ReplicaState] = {}
+    for state in states:
+        for replica in state.broker.replicas if state.broker else ():
+            name = TopicPartition(replica.topic, replica.partition)
+            known = found.get(name)
+            if replica.leader is not None and (
+                known is None or known.leader_epoch < replica.leader_epoch
+            ):
+                found[name] = replica
+    return found
+
+
+def replica_samples(at_ms: int, leaders: Mapping[TopicPartition, ReplicaState]) -> list[LagSample]:
+    """As leaders see their followers: a follower that is dead has a lag that grows."""
+    return [
+        LagSample(
+            at_ms,
+            REPLICA,
+            str(follower.broker_id),
+            name.topic,
+            name.partition,
+            _known(follower.lag_records),
+            _known(follower.lag_bytes),
+            _known(follower.lag_ms),
+            follower.in_isr,
+        )
+        for name, leader in sorted(leaders.items())
+        if leader.leader is not None
+        for follower in leader.leader.followers
+    ]
+
+
+def query_samples(
+    at_ms: int,
+    places: Iterable[QueryPlace],
+    leaders: Mapping[TopicPartition, ReplicaState],
+) -> list[LagSample]:
+    """By where the log ends now, and not where it ended when the query last looked: one that
+    hangs has a lag that grows."""
+    return [
+        LagSample(
+            at_ms,
+            QUERY,
+            place.query,
+            place.partition.topic,
+            place.partition.partition,
+            max(leaders[place.partition].high_watermark - place.next_offset, 0)
+            if place.partition in leaders
+            else None,
+        )
+        for place in places
+    ]
+
+
+def silent_sample(at_ms: int, who: str, problem: str) -> LagSample:
+    return LagSample(at_ms, SILENT, who, problem=problem)
+
+
+def _known(figure: int) -> int | None:
+    return None if figure == NOT_KNOWN else figure

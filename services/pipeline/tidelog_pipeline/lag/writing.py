@@ -1,0 +1,103 @@
+"""Writes samples to their topic, while others are taken."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import structlog
+
+from tidelog.client.admin import Admin
+from tidelog.client.producer import Producer
+from tidelog.errors import FINAL_ANSWERS, TidelogError
+from tidelog_pipeline.lag.samples import LagSample, to_value
+
+# About 10 MB, which the producer's buffer has room for.
+MAX_WAITING_SAMPLES = 50_000
+# What waits gets so long when sampling is stopped.
+STOP_TIMEOUT_MS = 5_000
+
+
+class SampleWriter:
+    """Lag matters most while partitions have no leader, or too few replicas in sync, and the
+    topic's own may be one of them: samples wait in the producer until its delivery timeout, and
+    nobody waits for them. What is not written is logged. `unwritten`: samples, so far."""
+
+    def __init__(self, producer: Producer, admin: Admin, topic: str) -> None:
+        self._producer = producer
+        self._admin = admin
+        self._topic = topic
+        # Of each round that waits, how many.
+        self._waiting: dict[asyncio.Task[None], int] = {}
+        self._ended_by: BaseException | None = None
+        self.unwritten = 0
+
+    def write(self, at_ms: int, samples: Sequence[LagSample]) -> None:
+        """`at_ms`: the wall clock's, of all of them. Raises a `TidelogError` that no waiting
+        mends, as that the topic is gone, once that is known."""
+        self._check()
+        waiting = sum(self._waiting.values())
+        if waiting and waiting + len(samples) > MAX_WAITING_SAMPLES:
+            self._miss(at_ms, len(samples), f"{waiting} earlier ones wait to be written")
+            return
+        sending = asyncio.create_task(self._send(at_ms, samples))
+        self._waiting[sending] = len(samples)
+        sending.add_done_callback(self._done)
+
+    async def settled(self) -> None:
+        """Once each is written or will not be. Raises as `write` does."""
+        if self._waiting:
+            await asyncio.wait(set(self._waiting))
+        self._check()
+
+    async def stop(self) -> None:
+        if not self._waiting:
+            return
+        timeout_ms = STOP_TIMEOUT_MS if self._ended_by is None else 0
+        _, late = await asyncio.wait(set(self._waiting), timeout=timeout_ms / 1000)
+        for sending in late:
+            sending.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+
+    async def _send(self, at_ms: int, samples: Sequence[LagSample]) -> None:
+        written = 0
+        try:
+            delivery = await self._producer.send_many(
+                self._topic, [to_value(sample) for sample in samples], timestamps_ms=at_ms
+            )
+            for outcome in await asyncio.gather(*delivery.batches, return_exceptions=True):
+                if isinstance(outcome, BaseException):
+                    raise outcome
+                written += outcome.record_count
+        except TidelogError as error:
+            self._miss(at_ms, len(samples) - written, error.message)
+            self._ended_by = self._ended_by or await self._for_good(error)
+        except asyncio.CancelledError:
+            self._miss(at_ms, len(samples) - written, "stopped before")
+            raise
+
+    def _done(self, sending: asyncio.Task[None]) -> None:
+        del self._waiting[sending]
+        if not sending.cancelled() and sending.exception() is not None:
+            self._ended_by = self._ended_by or sending.exception()
+
+    async def _for_good(self, error: TidelogError) -> TidelogError | None:
+        """What no waiting mends: a producer tries what it knew of a topic that is gone until its
+        time is over."""
+        if not error.retriable or error.code in FINAL_ANSWERS:
+            return error
+        try:
+            await self._admin.describe_topic(self._topic)
+        except TidelogError as gone:
+            return gone if gone.code in FINAL_ANSWERS else None
+        return None
+
+    def _miss(self, at_ms: int, count: int, problem: str) -> None:
+        self.unwritten += count
+        structlog.get_logger().warning(
+            "samples_not_written", at_ms=at_ms, samples=count, problem=problem
+        )
+
+    def _check(self) -> None:
+        if self._ended_by is not None:
+            raise self._ended_by

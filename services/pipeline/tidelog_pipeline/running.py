@@ -1,0 +1,33 @@
+"""How a job runs: what it logs, and how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import structlog
+from pyspark.errors import PySparkException
+
+from tidelog.errors import TidelogError
+from tidelog_pipeline.config import PipelineConfig
+from tidelog_pipeline.errors import JobError
+from tidelog_pipeline.spark_errors import by_flags, cause_of
+from tidelog_runtime.telemetry.logging import configure_logging
+
+# `EXIT_FOUND`: it has done what it was to do, and what it was to look at is not as it should be.
+EXIT_DONE, EXIT_FOUND, EXIT_FAULT = range(3)
+
+
+def run(config: PipelineConfig, act: Callable[[], int]) -> int:
+    """The exit status of `act`, or `EXIT_FAULT` after an error of the log `job_failed` whose
+    `problem` says what it was."""
+    configure_logging(config.service, log_level=config.log_level, log_format=config.log_format)
+    try:
+        return act()
+    except PySparkException as error:
+        problem = cause_of(str(error))
+    except TidelogError as error:
+        problem = error.message
+    except (JobError, OSError) as error:
+        problem = str(error)
+    structlog.get_logger().error("job_failed", problem=by_flags(problem, config.in_terms_of_flags))
+    return EXIT_FAULT

@@ -1,0 +1,47 @@
+"""When brokers were lost, as others tell it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from tidelog.state_changes.event import Cause, Kind, StateChange
+from tidelog.state_changes.life import CAUSE_WINDOW_MS, lives_of
+
+DEPARTURE_KINDS = (Kind.BROKER_FENCED, Kind.BROKER_LEFT)
+
+
+class Departure(NamedTuple):
+    """`at_ms`: of its first sign; of one whose lease ran out, when that was seen."""
+
+    at_ms: int
+    broker: int
+    broker_epoch: int
+    cause: Cause
+
+
+Departures = Mapping[int, Sequence[Departure]]
+
+
+def departures_in(events: Iterable[StateChange]) -> Departures:
+    """By broker, in the order of time; each life of a broker ends once, whoever tells of it."""
+    first: dict[tuple[int, int], Departure] = {}
+    for life in lives_of(event for event in events if event.kind in DEPARTURE_KINDS):
+        told = life.headline
+        found = Departure(life.began_ms, told.broker, told.broker_epoch, life.cause)
+        key = (told.broker, told.broker_epoch)
+        first[key] = min(first.get(key, found), found)
+    departures: dict[int, list[Departure]] = {}
+    for found in sorted(first.values()):
+        departures.setdefault(found.broker, []).append(found)
+    return departures
+
+
+def departure_before(departures: Departures, broker: int, time_ms: int) -> Departure | None:
+    """The last of that broker within the time in which it may be the cause."""
+    near = [
+        one
+        for one in departures.get(broker, ())
+        if time_ms - CAUSE_WINDOW_MS <= one.at_ms <= time_ms
+    ]
+    return near[-1] if near else None

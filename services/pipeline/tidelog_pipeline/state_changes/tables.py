@@ -1,0 +1,206 @@
+"""The tables as frames of Spark: which events go where, and sums over what came of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from tidelog.spark import register
+from tidelog.state_changes.topic import STATE_CHANGES_TOPIC, from_value
+from tidelog_pipeline.columns import Columns, Run, rows_of
+from tidelog_pipeline.errors import JobError
+from tidelog_pipeline.state_changes import event_rows
+from tidelog_pipeline.state_changes.availability import Trouble
+from tidelog_pipeline.state_changes.departures import (
+    DEPARTURE_KINDS,
+    Departures,
+    departures_in,
+)
+from tidelog_pipeline.state_changes.incarnations import Told
+from tidelog_pipeline.state_changes.table_rows import SCHEMAS, Lines
+
+EVENTS_PER_TASK = 50_000
+_TIME = "_at"
+_PERCENTILES = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}
+
+
+class NothingToldError(JobError):
+    """There are no state changes; the message says where they were looked for."""
+
+
+class Tables(NamedTuple):
+    """`frames`, by name. `kept` are on executors' disks until `release`."""
+
+    frames: Mapping[str, DataFrame]
+    told: Told
+    lines: Lines
+    kept: tuple[DataFrame, ...]
+
+    def release(self) -> None:
+        for frame in self.kept:
+            frame.unpersist()
+
+
+def read_logs(spark: SparkSession, paths: list[str]) -> DataFrame:
+    lines = spark.read.text(paths, lineSep="\n").select(F.col("value").cast("binary").alias("raw"))
+    return _mapped(lines, event_rows.EVENTS, event_rows.from_log_lines)
+
+
+def read_topic(spark: SparkSession, bootstrap: list[str]) -> DataFrame:
+    register(spark)
+    options = {"bootstrap.servers": ",".join(bootstrap), "subscribe": STATE_CHANGES_TOPIC}
+    values = spark.read.format("tidelog").options(**options, columns="value").load()
+    return _mapped(
+        values.select(F.col("value").alias("raw")), event_rows.EVENTS, event_rows.from_topic_values
+    )
+
+
+def tables_of(read: DataFrame) -> Tables:
+    """Of events as they are read. Raises `NothingToldError`."""
+    read.persist(StorageLevel.DISK_ONLY)
+    lines = _lines(read)
+    events = read.where("topic is not null")
+    told, count = _told(events)
+    if told is None:
+        read.unpersist()
+        raise NothingToldError(
+            f"none of {lines.read:,} lines tells a state change ({lines.malformed:,} of them are "
+            "cut or wrong)"
+        )
+    tasks = max(read.sparkSession.sparkContext.defaultParallelism, count // EVENTS_PER_TASK)
+    grouped = (
+        events.select(*event_rows.GROUPED.names)
+        .repartition(tasks, "topic", "partition")
+        .sortWithinPartitions("topic", "partition")
+    )
+    rows = _mapped(
+        grouped, event_rows.TABLE_ROWS, event_rows.table_rows(_departures(events), told)
+    ).persist(StorageLevel.DISK_ONLY)
+    frames = {name: _table(rows, name) for name in SCHEMAS}
+    return Tables(frames | _sums(frames), told, lines, (read, rows))
+
+
+def _mapped(frame: DataFrame, gives: Columns, run: Run) -> DataFrame:
+    return frame.mapInArrow(lambda batches: gives.batches(run(rows_of(batches))), gives.ddl)
+
+
+def _lines(read: DataFrame) -> Lines:
+    names = ("lines", "skipped", "malformed")
+    sums = read.where("lines is not null").agg(*(F.sum(name) for name in names)).first()
+    assert sums is not None
+    return Lines(*(value or 0 for value in sums))
+
+
+def _told(events: DataFrame) -> tuple[Told | None, int]:
+    first = events.agg(F.min("time_ms"), F.max("time_ms"), F.count("time_ms")).first()
+    assert first is not None
+    since_ms, until_ms, count = first
+    return (Told(since_ms, until_ms) if count else None), count
+
+
+def _departures(events: DataFrame) -> Departures:
+    kinds = [kind.value for kind in DEPARTURE_KINDS]
+    rows = events.where(F.col("kind").isin(kinds)).select("raw").collect()
+    return departures_in(from_value(bytes(row["raw"])) for row in rows)
+
+
+def _table(rows: DataFrame, name: str) -> DataFrame:
+    parsed = rows.where(F.col("table") == name).select(
+        F.from_json("row", SCHEMAS[name]).alias("row")
+    )
+    flat = parsed.select("row.*")
+    return flat.select(
+        *(
+            F.timestamp_millis(F.col(column)).alias(column)
+            if column.endswith(_TIME)
+            else F.col(column)
+            for column in flat.columns
+        )
+    )
+
+
+def _sums(frames: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+    return {
+        "durations": durations(frames["changes"]),
+        "availability": availability(frames["observed"], frames["intervals"]),
+        "isr_churn": isr_churn(frames["isr_changes"]),
+        "elections_by_cause": elections_by_cause(frames["elections"]),
+    }
+
+
+def durations(changes: DataFrame) -> DataFrame:
+    """How long changes took until those for whom they were made had made them."""
+    return (
+        changes.groupBy("kind", "cause")
+        .agg(
+            F.count("*").alias("changes"),
+            *(
+                F.percentile("took_ms", F.lit(part)).alias(name)
+                for name, part in _PERCENTILES.items()
+            ),
+            F.max("took_ms").alias("max_ms"),
+            F.count_if("is_failed").alias("failed"),
+            F.count_if("is_unfinished").alias("unfinished"),
+        )
+        .orderBy("kind", "cause")
+    )
+
+
+def availability(observed: DataFrame, intervals: DataFrame) -> DataFrame:
+    """Of each name of a partition, over all that bore it, while they were there;
+    `under_min_isr_ms` is null where nobody has told a min ISR."""
+    begin, end = F.unix_millis("begin_at"), F.unix_millis("end_at")
+    seen = observed.groupBy("topic", "partition").agg(
+        F.sum(end - begin).alias("observed_ms"),
+        F.max_by("min_isr", F.when(F.col("min_isr").isNotNull(), end)).alias("min_isr"),
+    )
+    no_leader = F.col("trouble") == Trouble.NO_LEADER.value
+    length = F.col("length_ms")
+    troubled = intervals.groupBy("topic", "partition").agg(
+        F.sum(F.when(no_leader, length)).alias("without_leader"),
+        F.max(F.when(no_leader, length)).alias("longest"),
+        F.count_if(no_leader).alias("losses"),
+        F.sum(F.when(~no_leader, length)).alias("under"),
+    )
+    return (
+        seen.join(troubled, ["topic", "partition"], "left")
+        .select(
+            "topic",
+            "partition",
+            "observed_ms",
+            F.coalesce("without_leader", F.lit(0)).alias("without_leader_ms"),
+            F.coalesce("longest", F.lit(0)).alias("longest_without_leader_ms"),
+            F.coalesce("losses", F.lit(0)).alias("times_without_leader"),
+            "min_isr",
+            F.when(F.col("min_isr").isNotNull(), F.coalesce("under", F.lit(0))).alias(
+                "under_min_isr_ms"
+            ),
+        )
+        .orderBy(F.desc("without_leader_ms"), "topic", "partition")
+    )
+
+
+def isr_churn(isr_changes: DataFrame) -> DataFrame:
+    return (
+        isr_changes.groupBy("topic", "partition", "broker")
+        .agg(
+            F.count_if(~F.col("joined")).alias("left"),
+            F.count_if("joined").alias("joined"),
+        )
+        .orderBy(F.desc("left"), "topic", "partition", "broker")
+    )
+
+
+def elections_by_cause(elections: DataFrame) -> DataFrame:
+    return (
+        elections.groupBy("kind", "cause")
+        .agg(
+            F.count("*").alias("elections"),
+            F.countDistinct("topic", "partition").alias("partitions"),
+        )
+        .orderBy(F.desc("elections"), "kind", "cause")
+    )

@@ -1,0 +1,443 @@
+"""`python -m tidelog_pipeline archive` on a real cluster, in a real local Spark."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import threading
+import time
+import urllib.request
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark.running import Running
+from tidelog.client import SyncAdmin, SyncProducer
+from tidelog.model import TopicPartition
+from tidelog_pipeline.archive import job, protobuf_values, reconciling, writing
+from tidelog_pipeline.archive.archive_log import CHECKPOINT, ArchiveLog
+from tidelog_pipeline.lag.query_places import query_places
+from tidelog_pipeline.lag.samples import QueryPlace
+from tidelog_pipeline.running import EXIT_FAULT, EXIT_FOUND
+from tidelog_pipeline.storage.directory import Directory
+from unit.pipeline.archive.messages import DESCRIPTORS
+
+# A busy machine takes its time to start Python in a worker.
+PATIENCE_S = 400
+HOUR_MS = 3_600_000
+# 2023-11-14T22:13:20Z
+BEGAN_MS = 1_700_000_000_000
+
+Act = Callable[..., list[str]]
+
+
+@pytest.fixture
+def act(
+    spark: SparkSession,  # noqa: ARG001 - the session that the job finds
+    cluster: Running,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> Act:
+    """Runs the job; returns what it says, or raises what it finds wrong."""
+
+    def act(action: str, *flags: str, fails: int = 0) -> list[str]:
+        brokers = [] if action == "compact" else ["--bootstrap", cluster.bootstrap]
+        capsys.readouterr()
+        status = job.main([action, "--output", str(tmp_path / "archive"), *brokers, *flags])
+        said = capsys.readouterr()
+        assert status == fails, said.err or said.out
+        return (said.err if fails == EXIT_FAULT else said.out).splitlines()
+
+    return act
+
+
+def fill(cluster: Running, topic: str, partition: int, values: list[bytes], hour: int = 0) -> None:
+    with SyncProducer(cluster.bootstrap) as producer:
+        at_ms = BEGAN_MS + hour * HOUR_MS
+        producer.send_many(topic, values, partition=partition, timestamps_ms=at_ms)
+
+
+def places(spark: SparkSession, tmp_path: Path) -> list[tuple[int, int]]:
+    """As anybody reads it who knows nothing of archives."""
+    table = spark.read.parquet(str(tmp_path / "archive"))
+    return sorted((row.partition, row.offset) for row in table.collect())
+
+
+def all_of(count: int, partitions: int = 1) -> list[tuple[int, int]]:
+    return [(p, n) for p in range(partitions) for n in range(count)]
+
+
+def log_of(tmp_path: Path) -> ArchiveLog:
+    return ArchiveLog(Directory(tmp_path / "archive"))
+
+
+def test_runs_archive_what_has_come_by_topic_date_and_hour(
+    spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
+) -> None:
+    topic = cluster.new_topic(partitions=2)
+    for partition in range(2):
+        fill(cluster, topic, partition, [b"early"] * 40)
+        fill(cluster, topic, partition, [b"late"] * 10, hour=2)
+    act("run", "--topics", topic, "--max-offsets", "30")
+    assert places(spark, tmp_path) == all_of(50, partitions=2)
+    fill(cluster, topic, 1, [b"later"] * 5, hour=3)
+    said = act("run", "--topics", topic)
+    assert said[0].startswith(f"{topic}/0: 0 records archived, 50 in all, up to offset 50; 0 ")
+    assert said[1].startswith(f"{topic}/1: 5 records archived, 55 in all, up to offset 55; 0 ")
+    table = spark.read.parquet(str(tmp_path / "archive"))
+    hours = {(str(r.date), r.hour, bytes(r.value)) for r in table.collect()}
+    assert hours == {
+        ("2023-11-14", 22, b"early"),
+        ("2023-11-15", 0, b"late"),
+        ("2023-11-15", 1, b"later"),
+    }
+    assert act("reconcile") == [
+        f"{topic}/0: 50 records in the log and in the archive",
+        f"{topic}/1: 55 records in the log and in the archive",
+    ]
+
+
+def free_address() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return f"127.0.0.1:{free.getsockname()[1]}"
+
+
+def test_a_run_that_goes_on_tells_how_far_it_is_and_ends_in_order_when_it_is_told_to(
+    spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
+) -> None:
+    topic = cluster.new_topic(partitions=1)
+    fill(cluster, topic, 0, [b"x"] * 20)
+    metrics = free_address()
+    told: list[QueryPlace] = []
+
+    def stop_when_told() -> None:
+        give_up = time.monotonic() + PATIENCE_S
+        while not told and time.monotonic() < give_up:
+            time.sleep(0.1)
+            if log_of(tmp_path).load().number:
+                with urllib.request.urlopen(f"http://{metrics}/metrics") as answer:
+                    places = query_places(answer.read().decode())
+                told.extend(place for place in places if place.partition.topic == topic)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+
+    threading.Thread(target=stop_when_told, daemon=True).start()
+    act("run", "--topics", topic, "--every-seconds", "1", "--metrics-listen", metrics)
+    assert told == [QueryPlace("archive-archive", TopicPartition(topic, 0), 20)]
+    assert places(spark, tmp_path) == all_of(20)
+    assert act("reconcile") == [f"{topic}/0: 20 records in the log and in the archive"]
+
+
+def test_a_lost_checkpoint_doubles_nothing(
+    spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
+) -> None:
+    topic = cluster.new_topic(partitions=1)
+    fill(cluster, topic, 0, [b"x"] * 20)
+    act("run", "--topics", topic)
+    Directory(tmp_path / "archive").remove(CHECKPOINT)
+    fill(cluster, topic, 0, [b"x"] * 7)
+    act("run", "--topics", topic)
+    assert places(spark, tmp_path) == all_of(27)
+
+
+@pytest.mark.parametrize("point", ["staged", "committed", "published"])
+def test_a_driver_that_ends_at_any_point_loses_and_doubles_nothing(
+    spark: SparkSession,
+    cluster: Running,
+    tmp_path: Path,
+    act: Act,
+    monkeypatch: pytest.MonkeyPatch,
+    point: str,
+) -> None:
+    topic = cluster.new_topic(partitions=1)
+    fill(cluster, topic, 0, [b"x"] * 20)
+
+    def end(*_: Any) -> None:
+        raise InterruptedError(point)
+
+    def finish_and_end(log: ArchiveLog, commit: Any) -> None:
+        finish(log, commit)
+        end()
+
+    finish = ArchiveLog._finish
+    with monkeypatch.context() as broken:
+        if point == "staged":
+            broken.setattr(ArchiveLog, "commit", end)
+        else:
+            broken.setattr(ArchiveLog, "_finish", end if point == "committed" else finish_and_end)
+        told = act("run", "--topics", topic, fails=EXIT_FAULT)
+    assert "InterruptedError" in "".join(told)
+    fill(cluster, topic, 0, [b"x"] * 5)
+    act("run", "--topics", topic)
+    assert places(spark, tmp_path) == all_of(25)
+    assert act("reconcile") == [f"{topic}/0: 25 records in the log and in the archive"]
+
+
+def test_what_executors_wrote_elsewhere_is_not_committed(
+    spark: SparkSession,
+    cluster: Running,
+    tmp_path: Path,
+    act: Act,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topic = cluster.new_topic(partitions=1)
+    fill(cluster, topic, 0, [b"x"] * 20)
+    with monkeypatch.context() as patch:
+        # As a driver sees a directory that executors do not share.
+        patch.setattr(writing, "staged_rows", lambda _rows, _location: [])
+        said = act("run", "--topics", topic, fails=EXIT_FAULT)
+    assert "20 rows were written" in said[-1]
+    assert log_of(tmp_path).load().number == 0
+    act("run", "--topics", topic)
+    assert places(spark, tmp_path) == all_of(20)
+
+
+def test_a_run_that_may_lose_a_topic_goes_on_with_the_others(
+    spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
+) -> None:
+    kept, gone = cluster.new_topic(partitions=1), cluster.new_topic(partitions=1)
+    flags = ("--topics", f"{kept},{gone}", "--on-data-loss", "continue")
+    fill(cluster, kept, 0, [b"x"] * 20)
+    act("run", *flags)
+    with SyncAdmin(cluster.bootstrap) as admin:
+        admin.delete_topic(gone)
+    for count in (25, 30):
+        fill(cluster, kept, 0, [b"x"] * 5)
+        act("run", *flags)
+        assert places(spark, tmp_path) == all_of(count)
+
+
+def test_a_back_fill_adds_what_is_not_there(
+    spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
+) -> None:
+    topic = cluster.new_topic(partitions=2)
+    for partition in range(2):
+        for hour in range(3):
+            fill(cluster, topic, partition, [b"x"] * 10, hour)
+    since, until = "2023-11-14T23:00", "2023-11-15T00:00"
+    act("backfill", "--topics", topic, "--since", since, "--until", until)
+    assert places(spark, tmp_path) == [(p, n) for p in range(2) for n in range(10, 20)]
+    assert act("reconcile", fails=EXIT_FOUND)[0].startswith(
+        f"{topic}/0: DIFFERS: offsets 0 to 9 have records, and were never archived; archive them by"
+    )
+    act(
+        "backfill",
+        "--since",
+        json.dumps({topic: {"1": 5}}),
+        "--until",
+        json.dumps({topic: {"1": 25}}),
+    )
+    act("run", "--topics", topic)
+    assert places(spark, tmp_path) == all_of(30, partitions=2)
+    act("reconcile")
+
+
+def test_small_files_of_closed_hours_become_one(
+    spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
+) -> None:
+    topic = cluster.new_topic(partitions=2)
+    for _ in range(3):
+        for partition in range(2):
+            fill(cluster, topic, partition, [b"x"] * 10)
+        act("run", "--topics", topic, "--no-compaction")
+    assert len(log_of(tmp_path).load().paths) == 6
+    said = act("compact")
+    hour = f"topic={topic}/date=2023-11-14/hour=22"
+    assert said == [f"{hour}: 6 files are 1 now"]
+    files = Directory(tmp_path / "archive").files(".")
+    assert files == log_of(tmp_path).load().paths
+    assert len(files) == 1
+    assert places(spark, tmp_path) == all_of(30, partitions=2)
+    fill(cluster, topic, 0, [b"x"])
+    act("run", "--topics", topic)
+    act("reconcile")
+
+
+def test_a_time_in_another_unit_has_directories_of_its_own(
+    spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
+) -> None:
+    topic = cluster.new_topic(partitions=1)
+    for _ in range(2):
+        fill(cluster, topic, 0, [b"in time"] * 10)
+        with SyncProducer(cluster.bootstrap) as producer:
+            for unit in (10**3, 10**6):
+                producer.send_many(topic, [b"x"] * 5, partition=0, timestamps_ms=BEGAN_MS * unit)
+        act("run", "--topics", topic)
+    table = spark.read.parquet(str(tmp_path / "archive"))
+    counts = {
+        (str(row.date), row.hour): row["count"]
+        for row in table.groupBy("date", "hour").count().collect()
+    }
+    assert counts == {("2023-11-14", 22): 20, ("None", None): 20}
+    assert act("compact") == []
+    assert act("reconcile") == [f"{topic}/0: 40 records in the log and in the archive"]
+
+
+def test_json_becomes_columns_and_what_is_none_is_kept(
+    spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
+) -> None:
+    topic = cluster.new_topic(partitions=1)
+    fill(
+        cluster, topic, 0, [b'{"id": 1, "name": "calm"}', b'{"id": "one"}', b"{", b'{"name": null}']
+    )
+    said = act(
+        "run", "--topics", topic, "--value", "json", "--value-schema", "id BIGINT, name STRING"
+    )
+    assert said[-1] == "2 values are not of the schema; they are in the column unread."
+    table = spark.read.parquet(str(tmp_path / "archive")).orderBy("offset").collect()
+    assert [row.value and tuple(row.value) for row in table] == [
+        (1, "calm"),
+        None,
+        None,
+        (None, None),
+    ]
+    assert [row.unread and bytes(row.unread) for row in table] == [
+        None,
+        b'{"id": "one"}',
+        b"{",
+        None,
+    ]
+    fill(cluster, topic, 0, [b"]"])
+    told = act("run", "--topics", topic, "--strict", fails=EXIT_FAULT)
+    assert "1 values are not of the schema" in "".join(told)
+
+
+def test_protobuf_becomes_columns_and_what_is_none_is_kept(
+    spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
+) -> None:
+    topic = cluster.new_topic(partitions=1)
+    of = protobuf_values.message_class(DESCRIPTORS, "sea.v1.Tide")
+    depths = [{"metres": 2.5}]
+    storm = of(id=1, name="ebb", depths=depths, large=2**64 - 1, wind=1, by_day={"mon": 3})
+    values = [storm.SerializeToString(), of(id=2).SerializeToString(), b"\xff"]
+    fill(cluster, topic, 0, values)
+    descriptors = tmp_path / "sea.desc"
+    descriptors.write_bytes(DESCRIPTORS)
+    form = ("--value", "protobuf", "--descriptors", str(descriptors), "--keep-raw")
+    assert (
+        "did you mean sea.v1.Tide?"
+        in act("run", "--topics", topic, *form, "--message", "sea.v1.Tied", fails=EXIT_FAULT)[0]
+    )
+    said = act("run", "--topics", topic, *form, "--message", "sea.v1.Tide")
+    assert said[-1] == "1 values are not of the schema; they are in the column unread."
+    # The archive knows what its values are.
+    fill(cluster, topic, 0, values[:1])
+    act("run", "--topics", topic)
+    rows = spark.read.parquet(str(tmp_path / "archive")).orderBy("offset").collect()
+    assert [row.value and (row.value.id, row.value.name) for row in rows] == [
+        (1, "ebb"),
+        (2, None),
+        None,
+        (1, "ebb"),
+    ]
+    assert rows[0].value.asDict(recursive=True) == {
+        "id": 1,
+        "name": "ebb",
+        "depths": depths,
+        "large": Decimal(2**64 - 1),
+        "wind": "STORM",
+        "by_day": {"mon": 3},
+    }
+    assert [row.unread and bytes(row.unread) for row in rows] == [None, None, b"\xff", None]
+    assert [bytes(row.raw) for row in rows] == [*values, values[0]]
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (("--value", "json", "--value-schema", "id BIGINT"), "offset 0: it is no JSON"),
+        (("--value", "json", "--value-schema", "id BIGNIT"), "it must be columns as"),
+    ],
+)
+def test_a_schema_that_does_not_match_is_told_before_any_task_runs(
+    cluster: Running, tmp_path: Path, act: Act, flags: tuple[str, ...], told: str
+) -> None:
+    topic = cluster.new_topic(partitions=1)
+    fill(cluster, topic, 0, [b"calm"])
+    assert told in act("run", "--topics", topic, *flags, fails=EXIT_FAULT)[0]
+    assert not log_of(tmp_path).load().number
+    assert not (tmp_path / "archive" / CHECKPOINT).exists()
+
+
+def test_an_unknown_topic_is_told_before_any_task_runs(tmp_path: Path, act: Act) -> None:
+    assert "nowhere" in act("run", "--topics", "nowhere", fails=EXIT_FAULT)[0]
+    assert not (tmp_path / "archive" / CHECKPOINT).exists()
+
+
+def test_a_range_that_the_log_does_not_have_is_told_before_any_task_runs(
+    cluster: Running, tmp_path: Path, act: Act
+) -> None:
+    topic = cluster.new_topic(partitions=1)
+    fill(cluster, topic, 0, [b"x"] * 20)
+    since = json.dumps({topic: {"0": 30}})
+    told = json.loads(act("backfill", "--since", since, fails=EXIT_FAULT)[0])["problem"]
+    assert "--since" in told
+    assert "startingOffsets" not in told
+    assert not log_of(tmp_path).load().number
+
+
+def test_a_topic_that_is_created_again_is_another_one(
+    spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
+) -> None:
+    topic = cluster.new_topic(partitions=1)
+    fill(cluster, topic, 0, [b"former"] * 10)
+    act("run", "--topics", topic)
+    with SyncAdmin(cluster.bootstrap) as admin:
+        admin.delete_topic(topic)
+    cluster.create(topic, 1)
+    fill(cluster, topic, 0, [b"new"] * 3)
+    told = json.loads(act("run", "--topics", topic, fails=EXIT_FAULT)[0])["problem"]
+    assert "created again" in told
+    assert "set --on-data-loss to continue" in told
+    act("run", "--topics", topic, "--on-data-loss", "continue")
+    values = [bytes(row.value) for row in spark.read.parquet(str(tmp_path / "archive")).collect()]
+    assert sorted(values) == [b"former"] * 10 + [b"new"] * 3
+    said = act("reconcile")
+    assert any(
+        line.endswith("is gone") and "10 of what the log has deleted" in line for line in said
+    )
+
+
+def test_rows_that_were_lost_or_doubled_are_told(
+    cluster: Running, tmp_path: Path, act: Act
+) -> None:
+    topic = cluster.new_topic(partitions=1)
+    fill(cluster, topic, 0, [b"x"] * 10)
+    act("run", "--topics", topic)
+    fill(cluster, topic, 0, [b"x"] * 10, hour=1)
+    act("run", "--topics", topic)
+    first, second = (tmp_path / "archive" / path for path in log_of(tmp_path).load().paths)
+    copy = first.with_name("copy.parquet")
+    copy.write_bytes(first.read_bytes())
+    assert "10 rows are there more than once" in act("reconcile", fails=EXIT_FOUND)[0]
+    copy.unlink()
+    second.unlink()
+    assert "the log has 20 records and the archive 10" in act("reconcile", fails=1)[0]
+
+
+def test_a_reconciliation_goes_on_beside_a_run(
+    cluster: Running, tmp_path: Path, act: Act, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = cluster.new_topic(partitions=1)
+    run = ("run", "--topics", topic)
+    for _ in range(2):
+        fill(cluster, topic, 0, [b"x"] * 10)
+        act(*run, "--no-compaction")
+    left, counted = [1], reconciling._counted_in_log
+
+    def counted_while_a_run_compacts(*given: Any) -> Any:
+        found = counted(*given)
+        if left:
+            left.pop()
+            fill(cluster, topic, 0, [b"x"] * 10)
+            act(*run)
+        return found
+
+    monkeypatch.setattr(reconciling, "_counted_in_log", counted_while_a_run_compacts)
+    assert act("reconcile") == [f"{topic}/0: 30 records in the log and in the archive"]
+    assert not left
+    assert len(log_of(tmp_path).load().paths) == 1

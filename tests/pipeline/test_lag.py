@@ -1,0 +1,167 @@
+"""`python -m tidelog_pipeline lag` on a real cluster, in a real local Spark."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+import urllib.request
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark.running import Running
+from tidelog.client import SyncAdmin, SyncProducer
+from tidelog.spark.query_metrics import QueryMetrics, watch
+from tidelog_pipeline.lag import job
+from tidelog_pipeline.running import EXIT_FAULT
+
+# A busy machine takes its time to start Python in a worker.
+PATIENCE_S = 400
+
+
+@pytest.fixture
+def driver(spark: SparkSession) -> Iterator[str]:
+    """Where this driver's queries are told of."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    metrics: QueryMetrics = watch(spark, port, "127.0.0.1")
+    yield f"127.0.0.1:{port}"
+    spark.streams.removeListener(metrics)
+
+
+def wait_until_told(driver: str) -> None:
+    """Spark tells listeners of progress in a thread of its own."""
+    give_up = time.monotonic() + PATIENCE_S
+    while b"tidelog_spark_next_offset{" not in urllib.request.urlopen(f"http://{driver}").read():
+        assert time.monotonic() < give_up, "the query told of no progress"
+        time.sleep(0.1)
+
+
+def sample(cluster: Running, topic: str, *flags: str) -> list[dict[str, Any]]:
+    status = job.main(
+        ["sample", "--bootstrap", cluster.bootstrap, "--topic", topic, "--rounds", "1", *flags]
+    )
+    assert status == 0
+    return [json.loads(record.value or b"") for record in cluster.records(topic)]
+
+
+def test_followers_are_sampled_and_who_is_silent(cluster: Running) -> None:
+    topic, samples = cluster.new_topic(partitions=1), cluster.new_topic(partitions=1)
+    cluster.fill(topic, 0, [b"x"] * 3)
+    found = sample(cluster, samples, "--drivers", "127.0.0.1:1")
+    leader = cluster.leader_of(topic, 0)
+    of_topic = [one for one in found if one.get("topic") == topic]
+    assert {one["who"] for one in of_topic} == {"1", "2", "3"} - {str(leader)}
+    assert all(one["kind"] == "replica" and one["in_sync"] for one in of_topic)
+    silent = [one for one in found if one["kind"] == "silent"]
+    assert [one["who"] for one in silent] == ["driver 127.0.0.1:1"]
+    assert "refused" in silent[0]["problem"]
+
+
+def test_a_topic_that_is_not_there_is_created_where_that_is_asked_for(
+    cluster: Running, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--bootstrap", cluster.bootstrap, "--topic", "lags", "--rounds", "1"]
+    assert job.main(["sample", *flags]) == EXIT_FAULT
+    assert "--create" in capsys.readouterr().err
+    for times in (1, 2):
+        found = sample(cluster, "lags", "--create")
+        assert len({one["at_ms"] for one in found}) == times
+    with SyncAdmin(cluster.bootstrap) as admin:
+        [partition] = admin.describe_topic("lags").partitions
+    assert len(partition.replicas) == 3
+
+
+def test_a_querys_lag_grows_while_it_does_nothing(
+    spark: SparkSession, cluster: Running, tmp_path: Path, driver: str
+) -> None:
+    read, samples = cluster.new_topic(partitions=1), cluster.new_topic(partitions=1)
+    cluster.fill(read, 0, [b"x"] * 10)
+    query = (
+        cluster.stream(spark, read, startingOffsets="earliest")
+        .writeStream.format("noop")
+        .queryName("copy")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(processingTime="1 hour")
+        .start()
+    )
+    try:
+        # Not processAllAvailable: it waits for a micro-batch that finds nothing, in an hour.
+        wait_until_told(driver)
+        cluster.fill(read, 0, [b"x"] * 25)
+        found = sample(cluster, samples, "--drivers", driver)
+    finally:
+        query.stop()
+    lags = [(one["who"], one["lag_records"]) for one in found if one["kind"] == "query"]
+    assert lags == [("copy", 25)]
+
+
+def test_samples_become_tables_by_minute_hour_and_day(
+    spark: SparkSession, cluster: Running, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic = cluster.new_topic(partitions=2)
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    day = today - timedelta(days=1)
+    values, times = [], []
+    # Two hours of a sample a minute; the second broker is behind by as many milliseconds.
+    for minute in range(120):
+        at_ms = int((day + timedelta(hours=3, minutes=minute)).timestamp() * 1000)
+        for who, lag_ms in (("2", minute), ("3", 1)):
+            values.append(
+                json.dumps(
+                    {
+                        "at_ms": at_ms,
+                        "kind": "replica",
+                        "who": who,
+                        "topic": "sea",
+                        "partition": 0,
+                        "lag_records": 2 * lag_ms,
+                        "lag_ms": lag_ms,
+                        "in_sync": lag_ms < 90,
+                    }
+                ).encode()
+            )
+            times.append(at_ms)
+    with SyncProducer(cluster.bootstrap) as producer:
+        producer.send_many(topic, [*values, b"no sample"], timestamps_ms=[*times, times[-1]])
+    tables = tmp_path / "tables"
+    for _ in range(2):
+        flags = ["--topic", topic, "--output", str(tables)]
+        assert job.main(["rollup", "--bootstrap", cluster.bootstrap, *flags]) == 0
+    said = capsys.readouterr().out
+    assert "240 of replica" in said
+    assert "1 records of the topic are no samples" in said
+    assert f"{day.date()} 1. broker 2: 99 % within 118 ms, at most 119 ms and 238 records" in said
+    partitions = spark.read.parquet(str(tables / "partitions"))
+    assert {
+        row["level"]: row["count"] for row in partitions.groupBy("level").count().collect()
+    } == {
+        "minute": 240,
+        "hour": 4,
+        "day": 2,
+    }
+    hours = partitions.where("level = 'hour' and who = '2'").orderBy("at").collect()
+    second = hours[1]
+    assert (second.samples, second.lag_ms_p50, second.lag_records_max) == (60, 89.5, 238)
+    assert second.in_sync_share == 0.5
+    followers = spark.read.parquet(str(tables / "followers")).where("level = 'day'")
+    assert [(row["rank"], row.who) for row in followers.orderBy("rank").collect()] == [
+        (1, "2"),
+        (2, "3"),
+    ]
+
+
+def test_an_unknown_topic_is_told_before_any_task_runs(
+    spark: SparkSession,  # noqa: ARG001 - the session that the job finds
+    cluster: Running,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    flags = ["--bootstrap", cluster.bootstrap, "--topic", "nowhere", "--output", str(tmp_path)]
+    assert job.main(["rollup", *flags]) == EXIT_FAULT
+    assert "nowhere" in capsys.readouterr().err

@@ -1,0 +1,31 @@
+"""The notebook's cells, one after another, as its reader runs them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from spark.running import Running
+
+NOTEBOOK = Path(__file__).parents[2] / "examples/notebooks/archive.ipynb"
+
+
+def cells() -> list[str]:
+    told = json.loads(NOTEBOOK.read_text())["cells"]
+    return ["".join(cell["source"]) for cell in told if cell["cell_type"] == "code"]
+
+
+def test_its_cells_run_and_it_ends_without_a_value_that_was_not_read(
+    spark: SparkSession,  # noqa: ARG001 - the session that it finds
+    cluster: Running,
+    tmp_path: Path,
+) -> None:
+    known: dict[str, Any] = {}
+    for cell in cells():
+        text = cell.replace("127.0.0.1:7501", cluster.bootstrap)
+        exec(text.replace("/tmp/tides-archive", str(tmp_path / "archive")), known)
+    assert known["archive"].count() == 1000
+    assert known["archive"].where("value.level is null").count() == 0

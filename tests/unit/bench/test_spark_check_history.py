@@ -1,0 +1,33 @@
+"""The history that the check on Spark is measured by has the anomalies that it says."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.spark_check.generator import operations_of, segments_of
+from bench.spark_check.planted import Planted
+from tidelog.history import Anomaly, check_history
+
+
+def test_what_is_planted_is_what_is_found() -> None:
+    planted = Planted.of_operations(60_000, of_each=2, seed=3)
+    operations = [
+        operation
+        for segment in segments_of(planted)
+        for operation in operations_of(planted, segment)
+    ]
+    report = check_history(enumerate(operations, 2))
+    assert report.findings.counts == planted.expected
+    assert set(report.findings.counts) == set(Anomaly)
+    assert abs(report.operations - 60_000) < 6_000
+
+
+def test_another_seed_plants_elsewhere() -> None:
+    one, other = (Planted.of_operations(60_000, of_each=2, seed=seed) for seed in (1, 2))
+    assert one.places != other.places
+    assert one.expected == other.expected
+
+
+def test_a_history_without_room_for_its_anomalies_says_so() -> None:
+    with pytest.raises(ValueError, match="no room for 9 of each kind"):
+        Planted.of_operations(10_000, of_each=9, seed=1)

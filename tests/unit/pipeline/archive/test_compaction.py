@@ -1,0 +1,39 @@
+from datetime import UTC, datetime
+
+from tidelog_pipeline.archive.commits import AddedFile, ArchiveState
+from tidelog_pipeline.archive.compaction import HOUR_MS, hours_to_compact
+
+HOUR = "topic=sea/date=2026-11-22/hour=10"
+ENDS_MS = int(datetime(2026, 11, 22, 11, tzinfo=UTC).timestamp() * 1000)
+
+
+def state(*sizes: int) -> ArchiveState:
+    files = {f"{HOUR}/{n}": AddedFile(f"{HOUR}/{n}", 10, size) for n, size in enumerate(sizes)}
+    return ArchiveState(files={HOUR: files})
+
+
+def chosen(found: ArchiveState, now_ms: int = ENDS_MS + HOUR_MS) -> list[tuple[str, int, int]]:
+    hours = hours_to_compact(found, now_ms, HOUR_MS, target_bytes=100)
+    return [(hour.path, hour.rows, hour.file_count) for hour in hours]
+
+
+def test_an_hour_of_small_files_becomes_as_few_as_hold_it() -> None:
+    assert chosen(state(10, 20, 30)) == [(HOUR, 30, 1)]
+    assert chosen(state(10, 49, 95)) == [(HOUR, 30, 2)]
+
+
+def test_an_hour_of_large_files_stays_as_it_is() -> None:
+    assert chosen(state(90, 95)) == []
+    assert chosen(state(10)) == []
+    assert chosen(state(10, 95)) == []
+
+
+def test_an_hour_may_have_late_records_for_a_while() -> None:
+    assert chosen(state(10, 20), ENDS_MS + HOUR_MS - 1) == []
+
+
+def test_what_has_no_hour_is_left_as_it_is() -> None:
+    for times in ("date=+55840-01-01/hour=00", "date=__HIVE_DEFAULT_PARTITION__/hour=10"):
+        path = f"topic=sea/{times}"
+        files = {f"{path}/{n}": AddedFile(f"{path}/{n}", 10, 20) for n in range(2)}
+        assert chosen(ArchiveState(files={path: files})) == []

@@ -1,0 +1,156 @@
+"""What the job `archive` can be told: by flags, variables and a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tidelog.model import TopicPartition
+from tidelog.spark.data_loss import DataLossError
+from tidelog.spark.option_values import OptionError
+from tidelog.spark.options import ReadOptions
+from tidelog_pipeline.archive.config import (
+    ACTIONS,
+    ArchiveConfig,
+    BackfillConfig,
+    CompactConfig,
+    RunConfig,
+)
+from tidelog_pipeline.archive.ranges import range_options
+from tidelog_pipeline.commands import load_action
+from tidelog_pipeline.spark_errors import by_flags
+
+OUTPUT = ["--output", "/data/archive"]
+
+
+def told(action: str, *flags: str) -> ArchiveConfig:
+    return load_action("archive", ACTIONS, [action, *flags])
+
+
+def told_run(*flags: str) -> RunConfig:
+    config = told("run", *OUTPUT, *flags)
+    assert isinstance(config, RunConfig)
+    return config
+
+
+def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    with pytest.raises(SystemExit) as ended:
+        load_action("archive", ACTIONS, argv)
+    assert ended.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_a_run_ends_unless_it_is_to_go_on() -> None:
+    assert told_run("--topics", "sea,land").every_seconds is None
+    config = told_run("--pattern", "sea-.*", "--every-seconds", "60", "--no-compaction")
+    assert (config.every_seconds, config.pattern, config.topics) == (60, "sea-.*", [])
+    assert (config.compaction, config.strict) == (False, False)
+
+
+def test_one_file_tells_all_actions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "archive.toml"
+    file.write_text(
+        'output = "/data/archive"\ntopics = ["sea"]\ntarget_mb = 64\nspark_master = "local[2]"\n'
+    )
+    compact = told("compact", "--config", str(file))
+    assert isinstance(compact, CompactConfig)
+    assert (compact.target_bytes, compact.spark_master) == (64 << 20, "local[2]")
+    monkeypatch.setenv("TIDELOG_BOOTSTRAP", "a:1,b:2")
+    backfill = told("backfill", "--config", str(file), "--since", '{"sea": {"0": 23}}')
+    assert isinstance(backfill, BackfillConfig)
+    assert (backfill.topics, backfill.since) == (["sea"], '{"sea": {"0": 23}}')
+    assert backfill.bootstrap_servers == "a:1,b:2"
+
+
+def test_a_setting_that_no_action_has_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "archive.toml"
+    file.write_text('output = "/data/archive"\ntarget_md = 64\n')
+    said = refused(capsys, "compact", "--config", str(file))
+    assert "sets target_md, which does not exist; did you mean target_mb?" in said
+
+
+def test_an_action_that_does_not_exist_is_told_with_those_that_do(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    said = refused(capsys, "rnu")
+    assert "there is no action 'rnu'" in said
+    assert all(name in said for name in ACTIONS)
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        ([], "one of topics (as sea,land) and pattern"),
+        (["--topics", "sea", "--pattern", "sea"], "one of topics"),
+        (["--topics", "sea", "--value", "json"], "value_schema is not set, which value = json"),
+        (["--topics", "sea", "--value-schema", "id INT"], "value_schema is for value = json"),
+        (["--topics", "sea", "--value", "protobuf", "--message", "Tide"], "descriptors is not set"),
+        (["--topics", "sea", "--every-seconds", "0"], "from the flag --every-seconds"),
+        (["--topics", "sea", "--on-data-loss", "go"], "'fail' or 'continue'"),
+        (["--topics", "sea", "--bootstrap", "a"], "give host:port"),
+        (["--pattern", "sea("], "is no regular expression"),
+    ],
+)
+def test_wrong_settings_are_told(
+    flags: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert problem in refused(capsys, "run", *OUTPUT, *flags)
+
+
+def test_an_archive_lies_in_a_file_system(capsys: pytest.CaptureFixture[str]) -> None:
+    said = refused(capsys, "run", "--topics", "sea", "--output", "s3a://bucket/x")
+    assert "must be a directory" in said
+
+
+def test_a_range_is_of_times_in_utc_or_of_offsets() -> None:
+    by_time = range_options(["sea"], "2026-11-22T10:00", "latest")
+    assert (by_time["subscribe"], by_time["startingTimestamp"]) == ("sea", "1795341600000")
+    assert by_time["endingOffsets"] == "latest"
+    by_offset = range_options([], '{"sea": {"1": 5, "0": 7}}', "2026-11-22T10:00+01:00")
+    assert by_offset["assign"] == '{"sea": [0, 1]}'
+    assert by_offset["startingOffsets"] == '{"sea": {"1": 5, "0": 7}}'
+    assert by_offset["endingTimestamp"] == "1795338000000"
+
+
+@pytest.mark.parametrize("since", ["earliest", "2026-11-22T10:00", '{"sea": {"0": 5}}'])
+def test_a_range_is_one_that_the_data_source_takes(since: str) -> None:
+    topics = [] if since.startswith("{") else ["sea"]
+    options = ReadOptions.of_batch(
+        {"bootstrap.servers": "a:1", **range_options(topics, since, "latest")}
+    )
+    # A partition whose records are all older has nothing in a range of times.
+    assert options.latest_if_none == since.startswith("2026")
+
+
+@pytest.mark.parametrize(
+    ("topics", "since", "problem"),
+    [
+        ([], "earliest", "option --topics is missing"),
+        (["land"], '{"sea": {"0": 5}}', "names partitions of sea"),
+        (["sea"], "yesterday", "option --since is 'yesterday'; it must be a time as"),
+        (["sea"], "latest", "option --since is 'latest'; it must be"),
+    ],
+)
+def test_a_range_that_cannot_be_is_told(topics: list[str], since: str, problem: str) -> None:
+    with pytest.raises(OptionError, match=problem):
+        range_options(topics, since, "latest")
+
+
+def test_a_loss_names_the_flags_that_there_are() -> None:
+    error = DataLossError([f"{TopicPartition('sea', 0)}: offsets 0 to 9 are gone"])
+    said = by_flags(error.message, RunConfig.in_terms_of_flags)
+    assert "set --on-data-loss to continue" in said
+    assert "begin another archive (--output)" in said
+
+
+def test_a_wrong_offset_names_the_flag_that_there_is() -> None:
+    with pytest.raises(OptionError) as raised:
+        ReadOptions.of_batch(
+            {"bootstrap.servers": "a:1", **range_options(["sea"], "earliest", '{"sea": 3}')}
+        )
+    said = by_flags(raised.value.message, BackfillConfig.in_terms_of_flags)
+    assert "--until" in said
+    assert "endingOffsets" not in said

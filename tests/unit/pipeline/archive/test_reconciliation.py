@@ -1,0 +1,64 @@
+import pytest
+
+from tidelog_pipeline.archive.commits import ArchiveState
+from tidelog_pipeline.archive.reconciliation import (
+    Counted,
+    InFiles,
+    compared_offsets,
+    holes,
+    report,
+)
+from tidelog_pipeline.archive.spans import LogId, Span
+
+LOG = LogId("sea", "id", 0)
+STATE = ArchiveState(covered={LOG: (Span(0, 40), Span(50, 80))}, rows={LOG: 69}, unread={LOG: 0})
+BOTH = {2: Counted(49, 3000)}
+
+
+def test_only_what_both_have_is_compared() -> None:
+    assert compared_offsets(STATE, LOG, Span(20, 90)) == (Span(20, 40), Span(50, 80))
+    assert compared_offsets(STATE, LOG, None) == ()
+
+
+def test_what_no_run_has_read_is_a_hole_but_at_the_end() -> None:
+    assert holes(STATE, LOG, Span(20, 90)) == (Span(40, 50),)
+    assert holes(STATE, LOG, None) == ()
+
+
+def test_counts_that_agree_are_told_and_what_is_still_to_come() -> None:
+    found = report(STATE, LOG, Span(20, 90), InFiles(69, 69), BOTH, BOTH, [])
+    assert not found.problems
+    assert str(found) == (
+        "sea/0: 49 records in the log and in the archive, 20 of what the log has deleted, "
+        "offsets 80 to 89 wait for the next run"
+    )
+
+
+@pytest.mark.parametrize(
+    ("files", "in_log", "in_archive", "told"),
+    [
+        (InFiles(68, 68), BOTH, BOTH, "its files have 68 rows, and by its commits they are 69"),
+        (InFiles(69, 67), BOTH, BOTH, "2 rows are there more than once"),
+        (InFiles(69, 69), BOTH, {}, "49 records of leader epoch 2 are missing in the archive"),
+        (InFiles(69, 69), {}, BOTH, "an unclean election has cut them"),
+        (
+            InFiles(69, 69),
+            BOTH,
+            {2: Counted(48, 2950)},
+            "of leader epoch 2 the log has 49 records and the archive 48",
+        ),
+        (InFiles(69, 69), BOTH, {2: Counted(49, 3001)}, "are at other offsets"),
+    ],
+)
+def test_each_difference_is_told(
+    files: InFiles, in_log: dict[int, Counted], in_archive: dict[int, Counted], told: str
+) -> None:
+    found = report(STATE, LOG, Span(0, 80), files, in_log, in_archive, [])
+    assert len(found.problems) == 1
+    assert told in str(found)
+
+
+def test_a_hole_with_records_is_told_with_what_fills_it() -> None:
+    found = report(STATE, LOG, Span(0, 80), InFiles(69, 69), BOTH, BOTH, [Span(40, 50)])
+    assert "offsets 40 to 49 have records, and were never archived" in str(found)
+    assert """--since '{"sea": {"0": 40}}'""" in str(found)

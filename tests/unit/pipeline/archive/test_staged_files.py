@@ -1,0 +1,63 @@
+import pytest
+
+from tidelog.errors import TidelogError
+from tidelog_pipeline.archive.commits import AddedFile, ReadRange
+from tidelog_pipeline.archive.planned_offsets import Planned
+from tidelog_pipeline.archive.spans import LogId, Span
+from tidelog_pipeline.archive.staged_files import (
+    StagedRows,
+    added_files,
+    check_whole,
+    read_ranges,
+)
+
+LOG, OTHER = LogId("sea", "id", 0), LogId("sea", "id", 1)
+# The second file begins after an election, and offset 15 has no record.
+ROWS = [
+    StagedRows("b", LOG, 4, 4, 0, 16, 19),
+    StagedRows("a", LOG, 2, 5, 1, 10, 14),
+]
+
+
+def test_files_have_the_rows_of_all_their_logs() -> None:
+    rows = [*ROWS, StagedRows("a", OTHER, 1, 3, 0, 0, 2)]
+    assert added_files(rows, {"a": 100, "b": 200}.__getitem__) == [
+        AddedFile("a", 8, 100),
+        AddedFile("b", 4, 200),
+    ]
+
+
+def test_rows_that_the_driver_does_not_see_are_an_error() -> None:
+    check_whole(9, ROWS, "/data")
+    check_whole(0, [], "/data")
+    for staged in (ROWS[:1], []):
+        with pytest.raises(TidelogError, match=r"9 rows were written to /data, and [40] are"):
+            check_whole(9, staged, "/data")
+
+
+def test_all_offsets_that_were_planned_count_as_read() -> None:
+    planned = {LOG: Planned(8, 21), OTHER: Planned(5, 6)}
+    assert read_ranges(ROWS, planned) == [
+        ReadRange(LOG, Span(8, 21), 9, 1, {2: Span(8, 16), 4: Span(16, 21)}),
+        ReadRange(OTHER, Span(5, 6), 0, 0, {}),
+    ]
+
+
+def test_where_the_beginning_is_not_known_rows_tell_it() -> None:
+    assert [r.offsets for r in read_ranges(ROWS, {LOG: Planned(None, 21)})] == [Span(10, 21)]
+    assert read_ranges([], {LOG: Planned(None, 21)}) == []
+
+
+def test_after_a_cut_rows_begin_before_where_the_last_batch_ended() -> None:
+    assert [r.offsets for r in read_ranges(ROWS, {LOG: Planned(12, 21)})] == [Span(10, 21)]
+
+
+def test_an_epoch_is_not_claimed_where_its_rows_were_left_out() -> None:
+    found = read_ranges(ROWS[:1], {LOG: Planned(8, 21)}, [LOG])
+    assert found == [ReadRange(LOG, Span(8, 21), 4, 0, {4: Span(16, 21)})]
+
+
+@pytest.mark.parametrize("planned", [{OTHER: Planned(0, 99)}, {LOG: Planned(0, 19)}])
+def test_rows_that_nobody_planned_are_an_error(planned: dict[LogId, Planned]) -> None:
+    with pytest.raises(TidelogError, match="offset 19 of sea/0"):
+        read_ranges(ROWS, planned)

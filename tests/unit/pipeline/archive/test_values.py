@@ -1,0 +1,144 @@
+from decimal import Decimal
+
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DoubleType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from tidelog.spark.option_values import OptionError
+from tidelog_pipeline.archive import json_values, protobuf_values
+from tidelog_pipeline.archive.value_form import (
+    ValueForm,
+    check_samples,
+    form_from_json,
+    form_in_force,
+    form_to_json,
+)
+from unit.pipeline.archive.messages import DESCRIPTORS
+
+SCHEMA = StructType(
+    [
+        StructField("id", LongType()),
+        StructField("name", StringType()),
+        StructField("is_calm", BooleanType()),
+        StructField("depths", ArrayType(DoubleType())),
+        StructField("by_day", MapType(StringType(), LongType())),
+        StructField("at", StructType([StructField("x", DoubleType())])),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"{}",
+        b'{"id": 1, "name": "calm", "is_calm": true, "depths": [1, 2.5, null]}',
+        b'{"id": null, "by_day": {"mon": 1}, "at": {"x": 1}, "more": 3}',
+        b'{"name": {"strings": "take anything"}}',
+    ],
+)
+def test_a_value_of_the_schema_fits(value: bytes) -> None:
+    assert json_values.mismatch(value, SCHEMA) == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (b"\xff", "it is no JSON"),
+        (b"[1]", "it is an array, and no object"),
+        (b'{"ID": 1}', "it has the fields ID, and none of id, name"),
+        (b'{"id": "1"}', "field id is a string, and bigint in the schema"),
+        (b'{"id": 1.5}', "field id is a number, and bigint in the schema"),
+        (b'{"id": true}', "field id is a boolean"),
+        (b'{"depths": [[1]]}', "field depths[] is an array"),
+        (b'{"by_day": {"mon": "x"}}', "field by_day{} is a string"),
+        (b'{"at": {"x": "deep"}}', "field at.x is a string"),
+    ],
+)
+def test_one_that_does_not_is_told_by_its_field(value: bytes, told: str) -> None:
+    assert told in json_values.mismatch(value, SCHEMA)
+
+
+def test_messages_become_rows_of_their_schema() -> None:
+    of = protobuf_values.message_class(DESCRIPTORS, "sea.v1.Tide")
+    assert protobuf_values.schema_of(of.DESCRIPTOR).simpleString() == (
+        "struct<id:bigint,name:string,depths:array<struct<metres:double>>,"
+        "large:decimal(20,0),wind:string,by_day:map<string,bigint>>"
+    )
+    value = of(
+        id=1, depths=[{"metres": 2.5}], large=2**64 - 1, wind=1, by_day={"mon": 3}
+    ).SerializeToString()
+    message = protobuf_values.parsed(of, value)
+    assert message is not None
+    assert protobuf_values.row_of(message) == (
+        1,
+        None,
+        [(2.5,)],
+        Decimal(2**64 - 1),
+        "STORM",
+        {"mon": 3},
+    )
+
+
+def test_what_is_no_such_message_is_none() -> None:
+    """Bytes of another message are often well formed: their fields have other numbers."""
+    of = protobuf_values.message_class(DESCRIPTORS, "sea.v1.Depth")
+    tide = protobuf_values.message_class(DESCRIPTORS, "sea.v1.Tide")
+    assert protobuf_values.parsed(of, b"\xff") is None
+    other = tide(large=4).SerializeToString()
+    assert protobuf_values.parsed(of, other) is None
+    assert protobuf_values.mismatch(of, other) == (
+        "it has fields of the numbers 4, which are not named"
+    )
+    assert "no message of protobuf" in protobuf_values.mismatch(of, b"\xff")
+
+
+@pytest.mark.parametrize(
+    ("descriptors", "message", "told"),
+    [
+        (DESCRIPTORS, "sea.v1.Tides", "did you mean sea.v1.Tide?"),
+        (DESCRIPTORS, "Xyz", "there are sea.v1.Depth"),
+        (DESCRIPTORS, "sea.v1.Node", "contains sea.v1.Node within itself"),
+        (b"no descriptors", "Tide", "protoc --include_imports"),
+    ],
+)
+def test_descriptors_that_do_not_fit_are_told(descriptors: bytes, message: str, told: str) -> None:
+    with pytest.raises(OptionError, match=r"--message|--descriptors|message") as error:
+        ValueForm.of_protobuf(descriptors, message)
+    assert told in error.value.message
+
+
+FORMS = [
+    ValueForm(),
+    ValueForm.of_json(SCHEMA, keep_raw=True),
+    ValueForm.of_protobuf(DESCRIPTORS, "sea.v1.Tide"),
+]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_archive_keeps_its_form(form: ValueForm) -> None:
+    kept = form_from_json(form_to_json(form), "form.json")
+    assert kept == form
+    assert form_in_force(None, kept) == form
+    assert form_in_force(form, kept) == form
+
+
+def test_another_form_is_refused() -> None:
+    with pytest.raises(OptionError, match="the archive has raw values, and not json values of"):
+        form_in_force(FORMS[1], FORMS[0])
+
+
+def test_a_schema_that_no_value_has_is_told_with_what_is_wrong_with_the_first() -> None:
+    samples = [("sea/0 offset 7", b'{"id": "x"}'), ("sea/0 offset 8", b"{")]
+    with pytest.raises(OptionError, match=r"none of 2 .* at sea/0 offset 7: field id is a string"):
+        check_samples(FORMS[1], samples)
+    check_samples(FORMS[1], [*samples, ("sea/0 offset 9", b'{"id": 1}')])
+    check_samples(FORMS[1], [])
+    check_samples(FORMS[0], samples)

@@ -1,0 +1,106 @@
+import json
+
+import pytest
+
+from tidelog.inspection.model import (
+    BrokerState,
+    FollowerProgress,
+    LeaderState,
+    ReplicaState,
+    ServiceState,
+    StoreHealth,
+)
+from tidelog.model import TopicPartition
+from tidelog_pipeline.lag.query_places import query_places
+from tidelog_pipeline.lag.samples import (
+    SAMPLE_SCHEMA,
+    QueryPlace,
+    leaders_of,
+    query_samples,
+    replica_samples,
+    silent_sample,
+    to_value,
+)
+
+SEA = TopicPartition("sea", 0)
+
+
+def state(
+    broker: int, epoch: int, *followers: FollowerProgress, leads: bool = True
+) -> ServiceState:
+    replica = ReplicaState(
+        "sea",
+        "id",
+        0,
+        "leader" if leads else "follower",
+        epoch,
+        1,
+        high_watermark=100 * epoch,
+        leader=LeaderState(followers=followers) if leads else None,
+    )
+    told = BrokerState(1, "running", True, 1, replicas=(replica,))
+    return ServiceState("broker", broker, "a", "1", 0, 0, StoreHealth(), broker=told)
+
+
+def test_followers_are_as_the_newest_leader_sees_them() -> None:
+    deposed = state(1, 4, FollowerProgress(2, lag_records=0))
+    progress = FollowerProgress(3, in_isr=True, lag_records=7, lag_bytes=70, lag_ms=12)
+    leaders = leaders_of([state(2, 5, progress), deposed, state(3, 6, leads=False)])
+    (sample,) = replica_samples(1_000, leaders)
+    assert json.loads(to_value(sample)) == {
+        "at_ms": 1_000,
+        "kind": "replica",
+        "who": "3",
+        "topic": "sea",
+        "partition": 0,
+        "lag_records": 7,
+        "lag_bytes": 70,
+        "lag_ms": 12,
+        "in_sync": True,
+    }
+
+
+def test_what_a_leader_does_not_know_is_left_out() -> None:
+    (sample,) = replica_samples(1_000, leaders_of([state(2, 5, FollowerProgress(3))]))
+    assert (sample.lag_records, sample.lag_ms, sample.in_sync) == (None, None, False)
+
+
+def test_a_querys_lag_is_measured_by_where_the_log_ends_now() -> None:
+    leaders = leaders_of([state(2, 5)])
+    places = [QueryPlace("copy", SEA, 480), QueryPlace("copy", TopicPartition("sea", 9), 1)]
+    assert [s.lag_records for s in query_samples(1_000, places, leaders)] == [20, None]
+
+
+def test_silence_is_a_sample_too() -> None:
+    assert json.loads(to_value(silent_sample(5, "broker 2", "refused"))) == {
+        "at_ms": 5,
+        "kind": "silent",
+        "who": "broker 2",
+        "problem": "refused",
+    }
+
+
+def test_all_fields_of_a_sample_are_in_the_schema() -> None:
+    assert SAMPLE_SCHEMA.fieldNames() == list(silent_sample(5, "x", "y").__dataclass_fields__)
+
+
+METRICS = """\
+# HELP tidelog_spark_next_offset Offset of the record that a query will read next.
+# TYPE tidelog_spark_next_offset gauge
+tidelog_spark_next_offset{partition="0",query="copy",query_id="a-1",topic="sea"} 480.0
+tidelog_spark_next_offset{partition="1",query="",query_id="b-2",topic="sea"} 7.0
+# TYPE tidelog_spark_lag_records gauge
+tidelog_spark_lag_records{partition="0",query="copy",query_id="a-1",topic="sea"} 3.0
+"""
+
+
+def test_places_of_queries_are_read_as_a_driver_tells_them() -> None:
+    assert query_places(METRICS) == [
+        QueryPlace("copy", SEA, 480),
+        QueryPlace("b-2", TopicPartition("sea", 1), 7),
+    ]
+
+
+def test_what_is_no_text_of_metrics_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no label"):
+        query_places('tidelog_spark_next_offset{topic="sea"} 1\n# EOF\n')

@@ -1,0 +1,75 @@
+"""What the job says of what is no history, without Spark."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tidelog.history.history_format import header_line
+from tidelog_pipeline import __main__ as pipeline
+from tidelog_pipeline.check import job
+from tidelog_pipeline.running import EXIT_FAULT
+
+
+@pytest.fixture(autouse=True)
+def _no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise AssertionError("Spark is started before the history is looked at")
+
+    monkeypatch.setattr(job, "spark_session", fail)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (None, "there is no history"),
+        (b"", "is empty; a history has at least its first line"),
+        (b"2026-01-01 INFO started\n", "line 1: no JSON"),
+        (header_line().replace(b"1}", b"9}"), "a history of version 9; this program reads 1"),
+    ],
+)
+def test_what_is_no_history_is_told_before_spark_starts(
+    content: bytes | None, problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "history"
+    if content is not None:
+        path.write_bytes(content)
+    assert pipeline.main(["check", "--history", str(path)]) == EXIT_FAULT
+    told = json.loads(capsys.readouterr().err)
+    assert problem in told["problem"]
+    assert told["event"] == "job_failed"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ([], "history is not set"),
+        (["--history", "h", "--range-bytes", "3"], "range_bytes"),
+        (["--history", "h", "--spark-conf", "memory"], "give name=value"),
+        (["--histroy", "h"], "histroy"),
+    ],
+)
+def test_a_wrong_setting_says_what_would_be_right(
+    arguments: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        pipeline.main(["check", *arguments])
+    assert ended.value.code == 2
+    assert problem in capsys.readouterr().err
+
+
+def test_a_job_that_does_not_exist_is_told_with_those_that_do(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        pipeline.main(["chekc"])
+    assert ended.value.code == 2
+    told = capsys.readouterr().err
+    assert "there is no job 'chekc'" in told
+    assert all(name in told for name in pipeline.JOBS)
+    with pytest.raises(SystemExit) as ended:
+        pipeline.main(["--help"])
+    assert ended.value.code == 0
+    assert "state-changes" in capsys.readouterr().out

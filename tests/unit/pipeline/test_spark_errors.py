@@ -1,0 +1,23 @@
+from tidelog_pipeline.spark_errors import cause_of
+
+STREAM = """\
+[STREAM_FAILED] Query [id = a, runId = b] terminated with exception: [PYTHON_STREAMING] Failed when
+Traceback (most recent call last):
+  File "stream_planner.py", line 150, in _go_on
+    raise DataLossError(found.losses)
+tidelog.spark.data_loss.DataLossError: topic 'sea' was deleted and created again
+
+	at org.apache.spark.sql.errors.QueryExecutionErrors$.error(QueryExecutionErrors.scala:1884)
+JVM stacktrace:
+org.apache.spark.sql.AnalysisException: SOME_ERROR
+"""
+
+
+def test_the_error_of_python_code_is_told_and_nothing_of_javas() -> None:
+    assert cause_of(STREAM) == "topic 'sea' was deleted and created again"
+
+
+def test_without_one_the_first_line_is_told() -> None:
+    assert cause_of("[PATH_NOT_FOUND] Path does not exist.\n\tat org.apache") == (
+        "[PATH_NOT_FOUND] Path does not exist."
+    )

@@ -1,0 +1,286 @@
+"""What the tables tell of a partition's life."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tidelog.model import NO_LEADER, TopicPartition
+from tidelog.state_changes.event import Cause, Change, Kind, Stage, StateChange
+from tidelog.state_changes.topic import value_of
+from tidelog_pipeline.columns import Row
+from tidelog_pipeline.state_changes.departures import departures_in
+from tidelog_pipeline.state_changes.event_rows import (
+    EVENTS,
+    from_log_lines,
+    from_topic_values,
+    table_rows,
+)
+from tidelog_pipeline.state_changes.incarnations import Told
+from tidelog_pipeline.state_changes.table_rows import rows_of_partition
+from unit.state_changes.planted import BEGAN_MS, elsewhere, late_full_state, leader_death, told
+
+SEA = TopicPartition("sea", 0)
+END_MS = 30_000
+
+
+def tables(
+    events: list[StateChange], name: TopicPartition = SEA
+) -> dict[str, list[dict[str, Any]]]:
+    """Times since the story began."""
+    period = Told(BEGAN_MS - 1_000, BEGAN_MS + END_MS)
+    own = [event for event in events if event.topic == name.topic]
+    found: dict[str, list[dict[str, Any]]] = {}
+    for table, row in rows_of_partition(name, own, departures_in(events), period):
+        found.setdefault(table, []).append(
+            {
+                key: value - BEGAN_MS if key.endswith("_at") and value is not None else value
+                for key, value in row.items()
+            }
+        )
+    return found
+
+
+def intervals(events: list[StateChange], trouble: str) -> list[tuple[int, int, bool]]:
+    return [
+        (row["begin_at"], row["end_at"], row["is_open"])
+        for row in tables(events).get("intervals", [])
+        if row["trouble"] == trouble
+    ]
+
+
+def isr_change(at_ms: int, kind: Kind, brokers: list[int], isr: list[int]) -> list[StateChange]:
+    change = Change(f"i{at_ms}", Cause.LAG_TIME, BEGAN_MS + at_ms)
+    asked = told(
+        at_ms, "broker-3", kind, Stage.REQUESTED, change=change, brokers=brokers, isr=isr, min_isr=2
+    )
+    done = told(at_ms + 2, "broker-3", kind, Stage.COMPLETED, change=change, revision=1100 + at_ms)
+    return [asked, done]
+
+
+def election(at_ms: int, before: int, leader: int, revision: int, kind: Kind) -> StateChange:
+    change = Change(f"e{at_ms}", Cause.BROKER_STOPPING, BEGAN_MS + at_ms)
+    event = told(at_ms, "controller-1", kind, Stage.COMPLETED, change=change, revision=revision)
+    return event._replace(details={"leader_before": before, "leader": leader})
+
+
+def creation(at_ms: int, leader: int, revision: int, **given: Any) -> StateChange:
+    change = Change(f"c{at_ms}", Cause.TOPIC_CREATED, BEGAN_MS + at_ms)
+    event = told(at_ms, "controller-1", Kind.CREATE, Stage.COMPLETED, change=change)
+    details: dict[str, Any] = {"replicas": [1, 2, 3], "leader": leader, "isr": [1, 2, 3]}
+    return event._replace(revision=revision, details=details, **given)
+
+
+def deletion(at_ms: int, leader: int, revision: int, **given: Any) -> list[StateChange]:
+    """First of its replicas, then of its key."""
+    change = Change(f"d{at_ms}", Cause.TOPIC_DELETED, BEGAN_MS + at_ms)
+    stop = told(at_ms, "controller-1", Kind.STOP, Stage.COMPLETED, change=change)
+    isr = [] if leader == NO_LEADER else [1, 2, 3]
+    details: dict[str, Any] = {
+        "leader_before": leader, "leader": NO_LEADER, "isr_before": isr, "isr": [],
+    }  # fmt: skip
+    gone = told(at_ms + 20, "controller-1", Kind.DELETE, Stage.COMPLETED, change=change)
+    gone = gone._replace(change_id=f"k{at_ms}", revision=revision + 1)
+    stop = stop._replace(revision=revision, details=details)
+    return [stop._replace(**given), gone._replace(**given)]
+
+
+def test_a_partition_is_without_a_leader_from_the_first_sign_until_the_next_one_leads() -> None:
+    # The leader's address refused at 8, the store had the next one at 14, which led at 19.
+    assert intervals(leader_death() + elsewhere(), "no leader") == [(8, 19, False)]
+
+
+def test_a_failover_consists_of_its_steps() -> None:
+    [failover] = tables(leader_death())["failovers"]
+    steps = [failover[f"{step}_ms"] for step in ("noticed", "decided", "told", "taken_up")]
+    assert steps == [2, 4, 3, 2]
+    assert failover["total_ms"] == sum(steps)
+    assert (failover["broker_lost"], failover["leader"], failover["is_whole"]) == (2, 3, True)
+
+
+def test_a_failover_of_which_the_new_leader_tells_nothing_ends_with_the_store() -> None:
+    silent = [event for event in leader_death() if event.service != "broker-3"]
+    [failover] = tables(silent)["failovers"]
+    assert (failover["total_ms"], failover["told_ms"], failover["is_whole"]) == (6, None, False)
+
+
+def test_a_full_state_that_comes_late_changes_nothing_of_it() -> None:
+    assert (
+        tables(leader_death() + late_full_state())["failovers"]
+        == (tables(leader_death())["failovers"])
+    )
+
+
+def test_a_hand_over_costs_no_time_of_the_former_leader() -> None:
+    events = [election(100, 3, 1, 2000, Kind.ELECTION)]
+    assert intervals(events, "no leader") == []
+    [failover] = tables(events)["failovers"]
+    assert (failover["broker_lost"], failover["total_ms"]) == (-1, 0)
+
+
+def test_who_cannot_be_replaced_is_missed_until_somebody_leads_again() -> None:
+    lost = election(100, 3, -1, 2000, Kind.LEADER_LOST)
+    back = election(700, -1, 3, 2001, Kind.UNCLEAN_ELECTION)
+    assert intervals([lost], "no leader") == [(100, END_MS, True)]
+    assert intervals([lost, back], "no leader") == [(100, 700, False)]
+    assert [row["kind"] for row in tables([lost, back])["elections"]] == [
+        "leader_lost",
+        "unclean_election",
+    ]
+
+
+def test_what_is_deleted_is_observed_until_then_and_misses_nothing() -> None:
+    found = tables([creation(10, 1, 1000), *deletion(500, 1, 2000)])
+    [observed] = found["observed"]
+    assert (observed["begin_at"], observed["end_at"]) == (10, 500)
+    assert [name for name in ("intervals", "isr_changes", "failovers") if name in found] == []
+    assert [row["kind"] for row in found["changes"]] == ["create", "stop", "delete"]
+
+
+def test_what_a_partition_misses_it_misses_until_it_is_deleted() -> None:
+    shrink = isr_change(100, Kind.ISR_SHRINK, [1, 2], [3])
+    lost = election(300, 3, -1, 1500, Kind.LEADER_LOST)
+    found = tables([creation(10, 3, 1000), *shrink, lost, *deletion(500, NO_LEADER, 2000)])
+    assert [
+        (row["trouble"], row["begin_at"], row["end_at"], row["change_id"], row["is_open"])
+        for row in found["intervals"]
+    ] == [("no leader", 300, 500, "d500", False), ("under min ISR", 102, 500, "d500", False)]
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_topic_that_is_created_again_is_another_one(is_told: bool) -> None:
+    former = [creation(10, 1, 1000), *(deletion(500, 1, 2000) if is_told else [])]
+    new = creation(900, 2, 3000, topic_id="id-of-new-sea")
+    # A replica of the former one that comes back late.
+    stray = told(
+        950, "broker-3", Kind.DELETE, Stage.COMPLETED, broker=3, cause=Cause.STRAY, revision=3100
+    )
+    found = tables([*former, new, stray])
+    assert [(row["topic_id"], row["begin_at"], row["end_at"]) for row in found["observed"]] == [
+        ("id-of-sea", 10, 500 if is_told else 900),
+        ("id-of-new-sea", 900, END_MS),
+    ]
+    assert [name for name in ("intervals", "isr_changes", "failovers") if name in found] == []
+
+
+def test_a_partition_that_is_removed_and_added_again_is_another_one() -> None:
+    removed = deletion(500, 1, 2000, cause=Cause.PARTITIONS_REMOVED)
+    added = creation(900, 2, 3000, cause=Cause.PARTITIONS_ADDED)
+    found = tables([creation(10, 1, 1000), *removed, added])
+    periods = [(row["begin_at"], row["end_at"]) for row in found["observed"]]
+    assert periods == [(10, 500), (900, END_MS)]
+    assert "intervals" not in found
+    assert "failovers" not in found
+
+
+def test_another_topic_of_that_name_is_known_by_its_id_alone() -> None:
+    """Its creation and the former one's deletion are in logs that are not read."""
+    later = election(900, 1, 2, 3000, Kind.ELECTION)._replace(topic_id="id-of-new-sea")
+    found = tables([creation(10, 1, 1000), later])
+    assert [(row["topic_id"], row["begin_at"], row["end_at"]) for row in found["observed"]] == [
+        ("id-of-sea", 10, 900),
+        ("id-of-new-sea", 900, END_MS),
+    ]
+
+
+def test_what_is_left_of_a_former_topic_is_no_partition_that_is_observed() -> None:
+    stray = told(
+        5, "broker-3", Kind.DELETE, Stage.COMPLETED, broker=3, cause=Cause.STRAY, revision=900
+    )
+    former = stray._replace(topic_id="id-of-former-sea")
+    [observed] = tables([former, creation(10, 1, 1000)])["observed"]
+    assert (observed["topic_id"], observed["begin_at"]) == ("id-of-sea", 10)
+
+
+def test_a_replica_alone_tells_of_a_partition_that_is_there_all_the_time() -> None:
+    damaged = told(50, "broker-3", Kind.REPLICA_DAMAGED, Stage.COMPLETED, broker=3)
+    [observed] = tables([damaged])["observed"]
+    assert (observed["begin_at"], observed["end_at"]) == (-1_000, END_MS)
+
+
+def test_it_is_under_min_isr_while_too_few_are_in_sync() -> None:
+    shrink = isr_change(100, Kind.ISR_SHRINK, [1, 2], [3])
+    expand = isr_change(900, Kind.ISR_EXPAND, [1], [1, 3])
+    assert intervals([*shrink, *expand], "under min ISR") == [(102, 902, False)]
+    assert intervals(shrink, "under min ISR") == [(102, END_MS, True)]
+    assert tables(shrink)["observed"][0]["min_isr"] == 2
+
+
+def test_a_min_isr_that_is_told_later_counts_for_what_came_before() -> None:
+    expand = isr_change(900, Kind.ISR_EXPAND, [1], [1, 3])
+    down_to_one = [
+        event._replace(details={**event.details, "isr": [3]}) if "isr" in event.details else event
+        for event in leader_death()
+    ]
+    assert intervals(down_to_one + expand, "under min ISR") == [(14, 902, False)]
+    assert intervals(down_to_one, "under min ISR") == []
+    assert tables(down_to_one)["observed"][0]["min_isr"] is None
+
+
+def test_who_left_an_isr_and_came_back() -> None:
+    events = [*leader_death(), *isr_change(900, Kind.ISR_EXPAND, [2], [1, 2, 3])]
+    assert [(row["broker"], row["joined"]) for row in tables(events)["isr_changes"]] == [
+        (2, False),
+        (2, True),
+    ]
+
+
+def test_a_change_that_failed_is_no_change_of_the_isr() -> None:
+    asked, done = isr_change(100, Kind.ISR_SHRINK, [1, 2], [3])
+    failed = done._replace(stage=Stage.FAILED, cause=Cause.CONFLICT)
+    assert "isr_changes" not in tables([asked, failed])
+    [change] = tables([asked, failed])["changes"]
+    assert (change["is_failed"], change["cause"]) == (True, "lag_time")
+
+
+def test_changes_have_their_stages_and_say_what_is_missing() -> None:
+    unfinished = [
+        event
+        for event in leader_death()
+        if not (event.broker == 1 and event.stage is not Stage.REQUESTED)
+    ]
+    found = tables(unfinished)
+    assert len(found["stages"]) == len([event for event in unfinished if event.topic])
+    [missing] = found["unfinished"]
+    assert (missing["kind"], missing["broker"], missing["missing"]) == (
+        "become_follower",
+        1,
+        "completed",
+    )
+    assert found["changes"][0]["is_unfinished"]
+
+
+def test_events_come_from_log_lines_and_from_the_topic_alike() -> None:
+    events = leader_death()
+    values: list[Row] = [(value_of(event),) for event in events]
+    lines: list[Row] = [
+        (value_of(event).replace(b"{", b'{"event": "state_change", "level": "info", ', 1),)
+        for event in events
+    ]
+    noise: list[Row] = [(b"{}",), (b'{"event": "state_change", "kind"',)]
+    from_logs, from_topic = (
+        list(from_log_lines(iter([*lines, *noise]))),
+        list(from_topic_values(iter([*values, (None,)]))),
+    )
+    assert from_logs[:-1] == from_topic[:-1]
+    assert from_logs[-1][-3:] == (len(events) + 2, 1, 1)
+    assert from_topic[-1][-3:] == (len(events) + 1, 0, 1)
+
+
+def test_what_is_told_of_a_topic_as_a_whole_is_known_to_its_partitions_and_counts_once() -> None:
+    """Strays of two partitions are deleted as one, which overtakes what was commanded before."""
+    change = Change("b1-aside-7", Cause.STRAY, BEGAN_MS)
+    strays = told(
+        50, "broker-1", Kind.DELETE, Stage.COMPLETED, change=change, partition=-1, broker=1,
+        revision=5000, partitions=[0, 1],
+    )  # fmt: skip
+    unfinished = [event for event in leader_death() if event.service != "broker-1"]
+    values: list[Row] = [(value_of(event),) for event in [*unfinished, strays]]
+    rows = [row for row in from_topic_values(iter(values)) if row[0] is not None]
+    place, borrowed, raw = (EVENTS.names.index(name) for name in ("topic", "is_borrowed", "raw"))
+    assert sum(row[borrowed] for row in rows) == 2
+    grouped = sorted((*row[place : place + 2], row[raw]) for row in rows)
+    run = table_rows({}, Told(BEGAN_MS, BEGAN_MS + END_MS))
+    given = [row for table, row in run(iter(grouped)) if table == "changes"]
+    assert sum("b1-aside-7" in row for row in given) == 1
