@@ -5,10 +5,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+SPARK_STAMP := $(VENV)/.installed-spark
 PROTOS := $(wildcard proto/tidelog/v1/*.proto)
 
 .PHONY: help demo up test sim model mutants api-fuzz compose-test examples-test faults lint bench bench-grow \
-	bench-console screenshots proto dashboards lock system-deps clean
+	bench-console bench-spark-check spark spark-kills screenshots proto dashboards lock system-deps clean
 
 help:
 	@echo "make demo         show the main job: produce, kill a leader and a controller, lose nothing"
@@ -22,13 +23,17 @@ help:
 	@echo "make bench        measure throughput and latency against gRPC's own"
 	@echo "make bench-grow   measure growing and shrinking under load; QUICK=1 with little data"
 	@echo "make bench-console  measure the web console over 3,000 partitions; QUICK=1 over few"
+	@echo "make bench-spark-check  check a history of 100 million operations on Spark; QUICK=1 of one million"
+	@echo "make spark        install what Spark and the jobs on it need; Java 17 comes by make system-deps"
+	@echo "make spark-kills  kill Spark's driver and executors in a streaming copy and in an archive; test the README's examples; QUICK=1 once each, BY_KEY=1"
 	@echo "make screenshots  take the README's pictures of the web console anew"
 	@echo "make proto        generate the code of proto/ anew"
 	@echo "make dashboards   generate the Grafana dashboards anew"
 	@echo "make compose-test  build the images, run docker-compose.yml and test it as users run it"
 	@echo "make examples-test  build the clients in Go, Java and TypeScript, and test them beside the Python one"
 	@echo "make faults       strike the composed cluster under load, judge its history; as root: all kinds; LOCAL=1: processes alone"
-	@echo "                  ONLY=name MINUTES=n RUNS=n SEED=s; PLANTED=1: bugs that it has to find; NO_BOUNDS=1"
+	@echo "                  ONLY=name MINUTES=n RUNS=n SEED=s; PLANTED=1: bugs that it has to find; NO_BOUNDS=1;"
+	@echo "                  less than three runs of all faults writes out/faults.partial.json"
 	@echo "make lock         resolve the dependencies anew into requirements*.lock"
 	@echo "make system-deps  install the Debian packages that some suites need"
 	@echo "make clean        remove what was built; keeps data"
@@ -39,7 +44,7 @@ demo: $(STAMP)
 up: $(STAMP)
 	$(BIN)/python -m tidelog_runtime.local --directory .tidelog
 
-test: $(STAMP)
+test: $(STAMP) $(SPARK_STAMP)
 	$(BIN)/python tests/suites.py
 
 SEEDS ?= 200
@@ -72,7 +77,7 @@ faults: $(STAMP)
 		$(if $(NO_BOUNDS),--no-bounds)) \
 		$(if $(MINUTES),--minutes $(MINUTES)) $(if $(ONLY),--only $(ONLY)) $(if $(RATE),--rate $(RATE))
 
-lint: $(STAMP)
+lint: $(STAMP) $(SPARK_STAMP)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
@@ -87,6 +92,15 @@ bench-grow: $(STAMP)
 
 bench-console: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m bench.console $(if $(QUICK),--quick)
+
+spark: $(STAMP) $(SPARK_STAMP)
+
+spark-kills: $(STAMP) $(SPARK_STAMP)
+	$(BIN)/python -m bench.spark_kills $(if $(QUICK),--quick) $(if $(BY_KEY),--by-key)
+	$(BIN)/python -m pytest tests/pipeline/test_archive_kills.py tests/pipeline/test_readme.py --long
+
+bench-spark-check: $(STAMP) $(SPARK_STAMP)
+	$(BIN)/python -m bench.spark_check $(if $(QUICK),--quick)
 
 screenshots: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m bench.console.screenshots docs/screenshots
@@ -116,16 +130,16 @@ check-generated: $(STAMP)
 
 # What suites need of the system; tests/suites.py names the programs, and says what is left
 # out without them.
-SYSTEM_PACKAGES := prometheus chromium fonts-liberation
+SYSTEM_PACKAGES := prometheus chromium fonts-liberation openjdk-17-jre-headless
 SUDO := $(shell test "$$(id -u)" = 0 || echo sudo)
 
 # Debian starts the service of a package that it installs; the tests run Prometheus themselves.
 # One that was here before is left as it is.
 system-deps:
-	@if command -v prometheus >/dev/null && command -v promtool >/dev/null && command -v chromium >/dev/null; then \
-		echo "Nothing to install: prometheus, promtool and chromium are there."; \
+	@if command -v prometheus >/dev/null && command -v promtool >/dev/null && command -v chromium >/dev/null && command -v java >/dev/null; then \
+		echo "Nothing to install: prometheus, promtool, chromium and java are there."; \
 	elif ! command -v apt-get >/dev/null; then \
-		echo "This is no Debian: install Prometheus 2.42 or later, with promtool, and Chromium yourself." >&2; exit 1; \
+		echo "This is no Debian: install Prometheus 2.42 or later, with promtool, Chromium and Java 17 yourself." >&2; exit 1; \
 	else \
 		$(SUDO) apt-get update --quiet && \
 		$(SUDO) apt-get install --yes --quiet --no-install-recommends $(SYSTEM_PACKAGES) && \
@@ -136,11 +150,14 @@ system-deps:
 PIP_COMPILE = CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --generate-hashes \
 	--strip-extras --allow-unsafe --no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
-# All for developing; of these what images hold, and what it takes to make a wheel for them.
+# All for developing but Spark, which has a file of its own; of these what images hold, and what it takes to make a wheel for them.
 lock: $(STAMP)
-	$(PIP_COMPILE) --upgrade --all-extras --all-build-deps --output-file=requirements.lock pyproject.toml
+	$(PIP_COMPILE) --upgrade --extra cli --extra services --extra gateway --extra local --extra deploy \
+		--extra dev --all-build-deps --output-file=requirements.lock pyproject.toml
 	$(PIP_COMPILE) --constraint requirements.lock --extra services --extra gateway --extra cli \
 		--output-file=requirements-services.lock pyproject.toml
+	$(PIP_COMPILE) --constraint requirements.lock --extra spark \
+		--output-file=requirements-spark.lock pyproject.toml
 	$(PIP_COMPILE) --constraint requirements.lock --build-deps-for wheel --only-build-deps \
 		--output-file=requirements-build.lock pyproject.toml
 
@@ -157,4 +174,9 @@ $(STAMP): requirements.lock pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# Spark is 450 MB, which `make demo` and `make up` do without.
+$(SPARK_STAMP): requirements-spark.lock $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-spark.lock
 	@touch $@
