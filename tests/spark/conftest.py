@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,9 @@ from pyspark.sql import SparkSession
 from spark.running import Running, running
 from spark.session import local_spark
 
-LIBRARIES = Path(__file__).parents[2] / "libs"
+ROOT = Path(__file__).parents[2]
+# A test's own functions run in workers, too, which import its module.
+LIBRARIES = os.pathsep.join(str(ROOT / name) for name in ("libs", "tests"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -32,5 +35,5 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     # The second number: a task may fail as often before its job does.
-    with local_spark("local[2,4]", str(LIBRARIES), tmp_path_factory.mktemp("warehouse")) as session:
+    with local_spark("local[2,4]", LIBRARIES, tmp_path_factory.mktemp("warehouse")) as session:
         yield session
