@@ -91,10 +91,17 @@ def run(suite: Suite) -> Outcome:
     command = [sys.executable, "-m", "pytest", f"--color={colour}", str(TESTS / suite.name)]
     if suite.on_all_cores:
         command += ["--numprocesses", "auto"]
+    # On a clean clone there is none, and what finds its modules by it alone has to fail here, too.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     started = time.monotonic()
     # A session of its own, so that at the end of the budget its whole group is ended.
     process = subprocess.Popen(
-        command, cwd=TESTS.parent, stdout=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        cwd=TESTS.parent,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     over_budget = threading.Event()
 
