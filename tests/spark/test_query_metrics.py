@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from monitoring import grafana
 from monitoring.prometheus import SCRAPE_SECONDS, Prometheus, Series
@@ -22,6 +22,7 @@ from tidelog_runtime.local.ports import HOST, choose_port
 QUERIES = [query for query in grafana.queries() if query.is_of_spark]
 RATE_INTERVAL = f"{4 * SCRAPE_SECONDS}s"
 RECORDS, RECORDS_PER_BATCH = 100, 10
+SERVICE = "spark-tests"
 
 
 @pytest.fixture
@@ -29,14 +30,17 @@ def prometheus(spark: SparkSession, cluster: Running, tmp_path: Path) -> Iterato
     port = choose_port(None, taken=set(), rng=random.Random())
     watch(spark, port, HOST)
     started = Prometheus(tmp_path / "prometheus", cluster.local.directory)
-    labels = {"cluster": cluster.local.describe().cluster, "service": "spark-tests"}
+    labels = {"cluster": cluster.local.describe().cluster, "service": SERVICE}
     (tmp_path / "prometheus/spark").mkdir()
     (tmp_path / "prometheus/spark/tests.json").write_text(
         json.dumps([{"targets": [f"{HOST}:{port}"], "labels": labels}])
     )
+    began = time.time()
     started.process.start()
     try:
         started.until_ready()
+        # It may find its targets as late as a query that reads little needs to read all.
+        until_seen(started, f"up{{service='{SERVICE}'}} == 1", began)
         yield started
     finally:
         asyncio.run(started.process.stop())
@@ -45,14 +49,18 @@ def prometheus(spark: SparkSession, cluster: Running, tmp_path: Path) -> Iterato
 def test_every_panel_of_queries_has_data_and_the_lag_falls(
     spark: SparkSession, cluster: Running, prometheus: Prometheus, tmp_path: Path
 ) -> None:
-    """One query reads a little each second; another one fails meanwhile."""
+    """One query reads a little each second; another one, which has enough for minutes, fails
+    meanwhile."""
     began = time.time()
     topic = cluster.new_topic(partitions=1)
     cluster.fill(topic, 0, [b"x"] * RECORDS)
-    frame = cluster.stream(
-        spark, topic, startingOffsets="earliest", maxOffsetsPerTrigger=str(RECORDS_PER_BATCH)
-    )
-    slow = frame.writeStream.format("noop").queryName("slow").trigger(processingTime="1 second")
+
+    def reading(records_per_batch: int) -> DataFrame:
+        limit = str(records_per_batch)
+        return cluster.stream(spark, topic, startingOffsets="earliest", maxOffsetsPerTrigger=limit)
+
+    copied = reading(RECORDS_PER_BATCH).writeStream.format("noop").queryName("slow")
+    slow = copied.trigger(processingTime="1 second")
     marker = tmp_path / "fail"
 
     def fails(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -60,7 +68,7 @@ def test_every_panel_of_queries_has_data_and_the_lag_falls(
         if marker.exists():
             raise RuntimeError("planted")
 
-    failing = frame.select("value").mapInArrow(fails, "value binary").writeStream
+    failing = reading(1).select("value").mapInArrow(fails, "value binary").writeStream
     broken = failing.format("noop").queryName("broken").trigger(processingTime="1 second").start()
     running = slow.start()
     try:
