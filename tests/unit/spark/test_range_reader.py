@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
@@ -13,7 +14,7 @@ from tidelog.batch import new_fence, stamp
 from tidelog.client import fetch_state
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import FIRST_NAMED_PRODUCER_ID, NO_EPOCH, TopicPartition
-from tidelog.spark import arrow_batches, range_reader
+from tidelog.spark import arrow_batches, cluster_lookups, range_reader
 from tidelog.spark.columns import chosen_columns, schema_of
 from tidelog.spark.data_loss import DataLossError
 from tidelog.spark.planning import OffsetRange
@@ -23,6 +24,7 @@ from unit.client.fake_broker import FakeCluster
 from unit.spark.lookups import fill
 
 SEA = TopicPartition("sea", 0)
+LONG_MS = 60_000
 SCHEMA = to_arrow_schema(schema_of(chosen_columns(["offset"])), timezone="UTC")
 
 
@@ -165,10 +167,11 @@ async def test_another_topic_of_the_name_is_not_read(cluster: FakeCluster) -> No
 async def test_a_task_that_gets_nothing_gives_up(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(range_reader, "NO_PROGRESS_MS", 300)
+    # Long enough for what is there to be read first, on a busy machine too.
+    monkeypatch.setattr(range_reader, "NO_PROGRESS_MS", 3_000)
     monkeypatch.setattr(range_reader, "POLL_MS", 20)
     fill(cluster, 10)
-    with pytest.raises(TidelogError, match="gave a record from offset 10 on for 300 ms"):
+    with pytest.raises(TidelogError, match="gave a record from offset 10 on for 3000 ms"):
         await offsets(cluster, range_of(0, 20))
 
 
@@ -187,14 +190,33 @@ async def test_a_topic_that_is_deleted_while_it_is_read_is_told(
 ) -> None:
     monkeypatch.setattr(fetch_state, "UNKNOWN_TOPIC_TIMEOUT_MS", 300)
     fill(cluster, 30)
-    asyncio.get_running_loop().call_later(0.5, cluster.topics.clear)
+    deleting = asyncio.create_task(once_asked_for(cluster, 30, cluster.topics.clear))
     with pytest.raises(DataLossError, match=r"sea/0 was deleted, .* \(offsets 30 to 39 were"):
         await offsets(cluster, range_of(0, 40))
+    await deleting
+
+
+async def once_asked_for(cluster: FakeCluster, offset: int, act: Callable[[], object]) -> None:
+    """Whoever asks for it has all that comes before."""
+
+    def is_asked_for() -> bool:
+        requests = (request for one in cluster.brokers.values() for request in one.seen["fetch"])
+        return any(
+            asked.fetch_offset == offset
+            for request in requests
+            if isinstance(request, broker_pb2.FetchRequest)
+            for asked in request.partitions
+        )
+
+    while not is_asked_for():
+        await asyncio.sleep(0.01)
+    act()
 
 
 async def test_a_broker_that_has_not_heard_of_a_partition_yet_is_no_loss(
-    cluster: FakeCluster,
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(cluster_lookups, "GONE_AFTER_MS", LONG_MS)
     fill(cluster, 30)
     kept = cluster.topics.pop("sea")
     asyncio.get_running_loop().call_later(0.1, cluster.topics.update, {"sea": kept})

@@ -12,6 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_EPOCH
+from tidelog.spark import cluster_lookups
 from tidelog.spark.columns import schema_of
 from tidelog.spark.data_loss import DataLossError
 from tidelog.spark.option_values import OptionError
@@ -24,6 +25,7 @@ from unit.client.fake_broker import FakeCluster, FakePartition
 from unit.spark.lookups import fill, planner_of
 
 FROM_START = {"startingOffsets": "earliest"}
+LONG_MS = 60_000
 
 
 def places(offsets: StreamOffsets, topic: str = "sea") -> list[ReadTo]:
@@ -294,7 +296,7 @@ async def test_an_assigned_partition_that_was_removed_is_told(cluster: FakeClust
 
 
 async def test_an_assigned_partition_may_be_unknown_to_a_broker_that_is_behind(
-    cluster: FakeCluster,
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = [broker.metadata(SEA_AND_ALL) for broker in cluster.brokers.values()]
     grow(cluster)
@@ -302,7 +304,9 @@ async def test_an_assigned_partition_may_be_unknown_to_a_broker_that_is_behind(
         for broker, told in zip(cluster.brokers.values(), before, strict=True):
             broker.metadata_of = lambda told=told: told
         asyncio.get_running_loop().call_later(0.1, catch_up, cluster)
-        assert set((await planner.initial())["sea"].partitions) == {0, 2}
+        with monkeypatch.context() as patient:
+            patient.setattr(cluster_lookups, "GONE_AFTER_MS", LONG_MS)
+            assert set((await planner.initial())["sea"].partitions) == {0, 2}
     async with planner_of(cluster, assign='{"sea": [3]}') as planner:
         with pytest.raises(OptionError, match="partition 3 of topic 'sea', which has 3"):
             await planner.initial()
@@ -393,8 +397,9 @@ async def test_a_batch_that_is_repeated_has_what_was_new_in_it(cluster: FakeClus
 
 
 async def test_a_batch_that_is_repeated_waits_for_a_broker_that_is_behind(
-    cluster: FakeCluster,
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(cluster_lookups, "GONE_AFTER_MS", LONG_MS)
     start, end = await grown(cluster)
     land = cluster.topics.pop("land")
     loop = asyncio.get_running_loop()
