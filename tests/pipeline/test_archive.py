@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
 import signal
-import socket
 import threading
 import time
 import urllib.request
@@ -25,6 +25,7 @@ from tidelog_pipeline.lag.query_places import query_places
 from tidelog_pipeline.lag.samples import QueryPlace
 from tidelog_pipeline.running import EXIT_FAULT, EXIT_FOUND
 from tidelog_pipeline.storage.directory import Directory
+from tidelog_runtime.local.ports import HOST, choose_port
 from unit.pipeline.archive.messages import DESCRIPTORS
 
 # A busy machine takes its time to start Python in a worker.
@@ -102,17 +103,12 @@ def test_runs_archive_what_has_come_by_topic_date_and_hour(
     ]
 
 
-def free_address() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return f"127.0.0.1:{free.getsockname()[1]}"
-
-
 def test_a_run_that_goes_on_tells_how_far_it_is_and_ends_in_order_when_it_is_told_to(
     spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
 ) -> None:
     topic = cluster.new_topic(partitions=1)
     fill(cluster, topic, 0, [b"x"] * 20)
-    metrics = free_address()
+    metrics = f"{HOST}:{choose_port(None, taken=set(), rng=random.Random())}"
     told: list[QueryPlace] = []
 
     def stop_when_told() -> None:

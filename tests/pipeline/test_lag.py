@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import socket
+import random
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -17,20 +17,26 @@ from pyspark.sql import SparkSession
 from spark.running import Running
 from tidelog.client import SyncAdmin, SyncProducer
 from tidelog.spark.query_metrics import QueryMetrics, watch
-from tidelog_pipeline.lag import job
+from tidelog_pipeline.lag import job, sampling
 from tidelog_pipeline.running import EXIT_FAULT
+from tidelog_runtime.local.ports import HOST, choose_port
 
 # A busy machine takes its time to start Python in a worker.
 PATIENCE_S = 400
 
 
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who does not answer at all is asked without it."""
+    monkeypatch.setattr(sampling, "ANSWER_TIMEOUT_MS", PATIENCE_S * 1000)
+
+
 @pytest.fixture
 def driver(spark: SparkSession) -> Iterator[str]:
     """Where this driver's queries are told of."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    metrics: QueryMetrics = watch(spark, port, "127.0.0.1")
-    yield f"127.0.0.1:{port}"
+    port = choose_port(None, taken=set(), rng=random.Random())
+    metrics: QueryMetrics = watch(spark, port, HOST)
+    yield f"{HOST}:{port}"
     spark.streams.removeListener(metrics)
 
 
@@ -87,11 +93,12 @@ def test_a_querys_lag_grows_while_it_does_nothing(
         .writeStream.format("noop")
         .queryName("copy")
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(processingTime="1 hour")
+        # Micro-batches begin at whole multiples of it since 1970: that of an hour may be now.
+        .trigger(processingTime="36500 days")
         .start()
     )
     try:
-        # Not processAllAvailable: it waits for a micro-batch that finds nothing, in an hour.
+        # Not processAllAvailable: it waits for a micro-batch that finds nothing.
         wait_until_told(driver)
         cluster.fill(read, 0, [b"x"] * 25)
         found = sample(cluster, samples, "--drivers", driver)

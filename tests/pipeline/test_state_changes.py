@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from integration.clusters import publishing_cluster
 from spark.running import Running, running
 from tidelog.client import SyncAdmin
-from tidelog.state_changes.event import Kind, Stage
+from tidelog.state_changes.event import Kind, Stage, StateChange
 from tidelog.state_changes.json_form import format_time
 from tidelog.state_changes.life import lives_of
 from tidelog.state_changes.log_lines import LogLines
@@ -52,7 +52,7 @@ def incident(cluster: Running, tmp_path_factory: pytest.TempPathFactory) -> Inci
     _until(lambda: cluster.leader_of(topic, 0) not in (leader, -1))
     time.sleep(1)
     cluster.restart(leader)
-    _until(lambda: leader in _isr(cluster, topic))
+    _until(lambda: leader in _isr(cluster, topic) and _is_logged_whole(cluster, topic))
     whole_ms = _now_ms()
     logs = tmp_path_factory.mktemp("incident") / "logs"
     shutil.copytree(cluster.local.directory / "logs", logs)
@@ -66,6 +66,21 @@ def _now_ms() -> int:
 def _isr(cluster: Running, topic: str) -> list[int]:
     with SyncAdmin(cluster.bootstrap) as admin:
         return list(admin.describe_topic(topic).partitions[0].isr)
+
+
+def _is_logged_whole(cluster: Running, topic: str) -> bool:
+    """The store knows of it before its leader logs that it does."""
+    return any(
+        change.kind is Kind.ISR_EXPAND and change.stage is Stage.COMPLETED and change.topic == topic
+        for change in _logged(cluster.local.directory / "logs")
+    )
+
+
+def _logged(logs: Path) -> list[StateChange]:
+    lines = LogLines()
+    for path in sorted(logs.iterdir()):
+        lines.take(path.read_bytes().splitlines())
+    return lines.events
 
 
 def _until(condition: Callable[[], bool]) -> None:
@@ -122,11 +137,8 @@ def test_it_was_under_min_isr_until_the_broker_was_back(
 def test_changes_and_stages_are_those_that_trace_shows(
     spark: SparkSession, incident: Incident, output: Path
 ) -> None:
-    lines = LogLines()
-    for path in sorted(incident.logs.iterdir()):
-        lines.take(path.read_bytes().splitlines())
     name = (incident.topic, 0)
-    lives = [life for life in lives_of(lines.events) if life.name == name]
+    lives = [life for life in lives_of(_logged(incident.logs)) if life.name == name]
     changes = of_partition(spark, output, "changes", incident.topic)
     stages = of_partition(spark, output, "stages", incident.topic)
     assert sorted(row["change_id"] for row in changes) == sorted(life.change_id for life in lives)
@@ -172,7 +184,10 @@ def _is_published(cluster: Running, change_id: str, leader: int) -> bool:
         change.kind
         for change in changes
         if change.stage is Stage.COMPLETED
-        and (change.change_id == change_id or change.broker == leader)
+        and (
+            change.change_id == change_id
+            or (change.kind is Kind.BROKER_LEFT and change.broker == leader)
+        )
     }
     return {Kind.ELECTION, Kind.BECOME_LEADER, Kind.BROKER_LEFT} <= completed
 

@@ -208,7 +208,7 @@ async def once_asked_for(cluster: FakeCluster, offset: int, act: Callable[[], ob
             for asked in request.partitions
         )
 
-    while not is_asked_for():
+    while not is_asked_for():  # noqa: ASYNC110 - a broker keeps what it has seen, and tells nobody
         await asyncio.sleep(0.01)
     act()
 
