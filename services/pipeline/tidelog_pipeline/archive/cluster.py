@@ -14,7 +14,9 @@ from tidelog_pipeline.archive.spans import LogId, Span
 LogsNow = Mapping[LogId, Span]
 # Of values that are held against their schema before a task runs.
 SAMPLES = 100
-_SAMPLE_POLL_MS = 1_000
+# So often leaders that are slow to answer are waited for: without samples nothing is held against
+# the schema.
+_SAMPLE_POLLS, _SAMPLE_POLL_MS = 30, 1_000
 
 
 def logs_now(bootstrap: str, topics: Collection[str], *, must_exist: bool) -> LogsNow:
@@ -50,10 +52,19 @@ def sample_values(bootstrap: str, ranges: Mapping[LogId, Span]) -> list[tuple[st
         consumer.assign([TopicPartition(log.topic, log.partition) for log in wanted])
         for log, span in wanted.items():
             consumer.seek((log.topic, log.partition), span.first)
-        while len(found) < SAMPLES and (records := consumer.poll(_SAMPLE_POLL_MS, SAMPLES)):
+        for _ in range(_SAMPLE_POLLS):
             found += [
                 (f"{r.topic}/{r.partition} offset {r.offset}", r.value)
-                for r in records
+                for r in consumer.poll(_SAMPLE_POLL_MS, SAMPLES)
                 if r.value is not None
             ]
+            if len(found) >= SAMPLES or not _has_more(consumer, wanted):
+                break
     return found[:SAMPLES]
+
+
+def _has_more(consumer: SyncConsumer, wanted: Mapping[LogId, Span]) -> bool:
+    return any(
+        (consumer.position((log.topic, log.partition)) or 0) < span.end
+        for log, span in wanted.items()
+    )
