@@ -82,7 +82,7 @@ def test_ci_leaves_the_suites_out_only_where_there_can_be_no_engine(
     made = tmp_path / "made"
     made.touch()
     program("make", f'echo "$@" >> {made}')
-    for name in ("promtool", "chromium"):
+    for name in ("promtool", "chromium", "java"):
         program(name, "exit 1")
     python = program("python", f"exit {status}")
     (tmp_path / ".venv").mkdir()
