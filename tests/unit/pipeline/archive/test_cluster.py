@@ -1,0 +1,31 @@
+"""What the cluster tells before a job begins."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tidelog_pipeline.archive import cluster as archive_cluster
+from tidelog_pipeline.archive.spans import LogId, Span
+from unit.client.fake_broker import FakeCluster, Slow
+from unit.spark.lookups import fill
+
+
+async def test_values_of_leaders_that_are_slow_to_answer_are_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(archive_cluster, "_SAMPLE_POLL_MS", 50)
+    monkeypatch.setattr(archive_cluster, "_SAMPLE_POLLS", 1_000)
+    cluster = await FakeCluster().start(1)
+    try:
+        cluster.create("sea", [0])
+        fill(cluster, 10)
+        cluster.brokers[0].script["fetch"].append(Slow(300))
+        wanted = {LogId("sea", "id-of-sea", 0): Span(0, 10)}
+        found = await asyncio.to_thread(
+            archive_cluster.sample_values, cluster.bootstrap()[0], wanted
+        )
+    finally:
+        await cluster.close()
+    assert [where for where, _ in found] == [f"sea/0 offset {offset}" for offset in range(10)]
