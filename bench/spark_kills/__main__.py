@@ -51,10 +51,16 @@ def main(argv: Sequence[str]) -> int:
     settings = replace(QUICK if quick else FULL, by_key=given.by_key)
     console = Console()
     directory = Path(tempfile.mkdtemp(prefix="tidelog-spark-kills-"))
+    is_kept = False
     try:
         outcome = asyncio.run(on_a_cluster(directory, settings, console))
+    except Exception:
+        is_kept = True
+        console.print(f"[red]Failed:[/] {directory} has all logs of Spark and the cluster")
+        raise
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        if not is_kept:
+            shutil.rmtree(directory, ignore_errors=True)
     content = results.content(outcome, settings.schedule)
     path = results.write(Path("out"), content, "partial" if quick else "full")
     console.print(

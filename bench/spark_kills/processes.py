@@ -56,7 +56,8 @@ class DriverProcess:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
-                env=environment,
+                # Else Spark takes an address of any network there is, which may come and go.
+                env={**environment, "SPARK_LOCAL_IP": "127.0.0.1"},
                 start_new_session=True,
             )
 

@@ -20,6 +20,8 @@ def local_spark(master: str, libraries: str, warehouse: Path) -> Iterator[SparkS
     registered."""
     assert shutil.which("java"), "Spark needs Java 17: apt-get install openjdk-17-jre-headless"
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    # Else it takes an address of any network that the machine has, which may come and go.
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     session = (
         SparkSession.builder.master(master)
         .appName("tidelog-tests")
