@@ -84,8 +84,9 @@ class Stack:
             self._remove()
 
     def _remove(self) -> None:
-        """With its profile: Compose v2 leaves running what no profile asks for."""
-        self.compose("--profile", "monitoring", "down", "--volumes", "--remove-orphans")
+        """With its profiles: Compose v2 leaves running what no profile asks for."""
+        profiles = ("--profile", "monitoring", "--profile", "pipeline")
+        self.compose(*profiles, "down", "--volumes", "--remove-orphans")
 
     def compose(
         self,
