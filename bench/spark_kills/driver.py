@@ -15,6 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from bench.spark_kills.held_source import HOLDS, NAME, HeldDataSource
 from tidelog.spark import register
+from tidelog.spark.data_source import register_source
 
 # A process of Spark's that does not answer for a while is not dead: who is killed is seen to be.
 PATIENCE = "1800s"
@@ -73,7 +74,7 @@ def session(settings: DriverSettings) -> SparkSession:
     )
     spark.sparkContext.setLogLevel("WARN")
     register(spark)
-    spark.dataSource.register(HeldDataSource)
+    register_source(spark, HeldDataSource)
     return spark
 
 

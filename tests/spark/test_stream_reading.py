@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark.running import QUERY_TIMEOUT_S, Running
 from tidelog.client import SyncAdmin
+from tidelog.spark.data_source import TidelogDataSource, register_source
 
 
 def run(frame: DataFrame, directory: Path) -> list[dict[str, Any]]:
@@ -106,3 +107,30 @@ def test_an_option_of_batches_is_refused(spark: SparkSession, cluster: Running) 
     query = cluster.stream(spark, "sea", endingOffsets="latest").writeStream.format("noop").start()
     with pytest.raises(StreamingQueryException, match="a stream has no end: leave it out"):
         query.awaitTermination(QUERY_TIMEOUT_S)
+
+
+class Again(TidelogDataSource):
+    """Of which no query has started."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "tidelog-again"
+
+
+def shared_variables(spark: SparkSession) -> set[str]:
+    """What is sent with every task of any query of that format."""
+    sources = spark._jsparkSession.sessionState().dataSourceManager()
+    return set(sources.lookupDataSource(Again.name()).dataSourceCls().envVars())
+
+
+def test_a_query_that_starts_leaves_the_shape_of_what_the_tasks_of_others_carry(
+    spark: SparkSession, cluster: Running, tmp_path: Path
+) -> None:
+    """Else tasks that are being sent then may not be readable."""
+    topic = cluster.new_topic(partitions=1)
+    cluster.fill(topic, 0, [b"x"] * 3)
+    register_source(spark, Again)
+    before = shared_variables(spark)
+    stream = cluster.reader(spark.readStream, topic, startingOffsets="earliest")
+    assert len(run(stream.format(Again.name()).load(), tmp_path)) == 1
+    assert shared_variables(spark) == before

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
+from pyspark.sql.utils import is_remote
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.spark.batch_reader import BatchReader
@@ -27,6 +28,15 @@ _HARMFUL = {
     _ADAPTIVE: "a micro-batch that is repeated after a shuffle may have other tasks, which write "
     "again what was written",
     "spark.speculation": "two tries of a task that are alive at once make each other fail",
+}
+# A query that starts puts these into a map of variables that all queries of its format share, in
+# Spark 4.2 (PythonStreamingSourceRunner). A map that grows while tasks of another query are written
+# with it makes them unreadable (OptionalDataException); one that has them all keeps its shape.
+_PUT_BY_QUERIES = {
+    "SPARK_LOCAL_DIRS": "",
+    "SPARK_AUTH_SOCKET_TIMEOUT": "",
+    "SPARK_BUFFER_SIZE": "",
+    "SPARK_PYTHON_RUNTIME": "PYTHON_WORKER",
 }
 _log = logging.getLogger(__name__)
 
@@ -66,7 +76,7 @@ def register(spark: SparkSession) -> None:
     """Makes the format `tidelog` known to a session. Unless that was decided already, it lets Spark
     push filters down to sources written in Python, and plan a micro-batch that is repeated as it
     was planned. A warning is logged for what keeps a stream from writing once."""
-    spark.dataSource.register(TidelogDataSource)
+    register_source(spark, TidelogDataSource)
     decided = spark.conf.getAll
     for name, value in _SETTINGS.items():
         if name not in decided:
@@ -74,6 +84,21 @@ def register(spark: SparkSession) -> None:
     for name, harm in _HARMFUL.items():
         if decided.get(name) == "true":
             _log.warning("%s is true: in a stream that writes to tidelog %s", name, harm)
+
+
+def register_source(spark: SparkSession, source: type[TidelogDataSource]) -> None:
+    """As Spark itself does, but several queries of one session may start at once."""
+    if is_remote():
+        spark.dataSource.register(source)
+        return
+    environment = spark.sparkContext.environment
+    added = {name: value for name, value in _PUT_BY_QUERIES.items() if name not in environment}
+    environment.update(added)
+    try:
+        spark.dataSource.register(source)
+    finally:
+        for name in added:
+            del environment[name]
 
 
 def _write_options(given: Mapping[str, str], schema: StructType, overwrite: bool) -> WriteOptions:

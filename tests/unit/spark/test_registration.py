@@ -19,8 +19,14 @@ def registered(**decided: str) -> dict[str, str]:
     settings = dict(decided)
     conf = SimpleNamespace(getAll=dict(decided), set=settings.__setitem__)
     sources: list[Any] = []
-    session: Any = SimpleNamespace(conf=conf, dataSource=SimpleNamespace(register=sources.append))
+    environment: dict[str, str] = {"PYTHONHASHSEED": "0"}
+    session: Any = SimpleNamespace(
+        conf=conf,
+        dataSource=SimpleNamespace(register=sources.append),
+        sparkContext=SimpleNamespace(environment=environment),
+    )
     register(session)
+    assert environment == {"PYTHONHASHSEED": "0"}
     assert [source.name() for source in sources] == ["tidelog"]
     return settings
 
