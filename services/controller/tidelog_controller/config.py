@@ -35,7 +35,7 @@ class ControllerConfig(RegisteredConfig):
         "the room for whoever writes meanwhile",
     )
     handover_interval_ms: int = Field(
-        default=20,
+        default=100,
         ge=0,
         le=60_000,
         description="between two leaders that hand over to preferred ones or for maintenance, "

@@ -25,7 +25,7 @@ class Intervals(NamedTuple):
     handover_ms: int
 
 
-INTERVALS = Intervals(move_step_ms=150, handover_ms=20)
+INTERVALS = Intervals(move_step_ms=150, handover_ms=100)
 
 # Of those that wait, so many are looked at for one whose brokers are free.
 _MAX_LOOKED_AT = 64
