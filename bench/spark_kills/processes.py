@@ -110,6 +110,17 @@ class DriverProcess:
                     os.kill(pid, signal.SIGKILL)
 
 
+def kill(pid: int) -> None:
+    """Returns once it is gone, and nobody is below it any more: it takes a JVM a while to die."""
+    os.kill(pid, signal.SIGKILL)
+    while True:
+        processes = _all()
+        is_gone = pid not in processes or processes[pid].state in "ZX"
+        if is_gone and all(stat.parent != pid for stat in processes.values()):
+            return
+        time.sleep(POLL_S)
+
+
 def executor_above(pid: int) -> int:
     """The executor that a Python worker belongs to."""
     for above in _upwards(pid):

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from signal import SIGKILL
 
 from bench.spark_kills import records
 from bench.spark_kills.driver import DriverSettings
@@ -18,6 +17,7 @@ from bench.spark_kills.processes import (
     DriverProcess,
     batches_about_to_end,
     executor_above,
+    kill,
     stopped,
 )
 from bench.spark_kills.results import Kill, Outcome
@@ -207,9 +207,9 @@ class _Copy:
         if target is Target.DRIVER:
             driver.kill()
         elif held is not None and held.point in (Point.MID_TASK, Point.AFTER_WRITE):
-            os.kill(executor_above(held.pid), SIGKILL)
+            kill(executor_above(held.pid))
         else:
-            os.kill(self._rng.choice(self._executors(driver)), SIGKILL)
+            kill(self._rng.choice(self._executors(driver)))
 
     def _executors(self, driver: DriverProcess) -> list[int]:
         deadline = time.monotonic() + REACH_S

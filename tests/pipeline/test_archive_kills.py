@@ -10,14 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from signal import SIGKILL
 
 import pyarrow.dataset as ds
 import pytest
 from pyspark.sql import SparkSession
 
 from bench.spark_kills.driver import PATIENCE, home
-from bench.spark_kills.processes import DriverProcess, executor_above
+from bench.spark_kills.processes import DriverProcess, executor_above, kill
 from pipeline.held_archive import POLL_S, HeldSettings, Holds, Point
 from spark.running import Running
 from tidelog_pipeline.archive import job
@@ -133,7 +132,7 @@ def test_an_archive_is_exact_whoever_is_killed_at_whatever_point(
     # The fourth was killed while it finished what the third had committed.
     assert commits == [0, 0, 1, 1, 2]
     with archive.driver() as driver:
-        os.kill(executor_above(archive.reach(Point.WRITING, driver)), SIGKILL)
+        kill(executor_above(archive.reach(Point.WRITING, driver)))
         archive.holds.release()
         deadline = time.monotonic() + REACH_S
         while not driver.has_ended():
