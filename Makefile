@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SPARK_STAMP := $(VENV)/.installed-spark
+PLOTS_STAMP := $(VENV)/.installed-plots
 PROTOS := $(wildcard proto/tidelog/v1/*.proto)
 
 .PHONY: help demo up test sim model mutants api-fuzz compose-test examples-test faults lint bench bench-grow \
@@ -20,7 +21,8 @@ help:
 	@echo "make mutants      plant bugs in the rules; each must be found, by name; half an hour"
 	@echo "make api-fuzz     5,000 cases over the OpenAPI document of the gateway; about 5 minutes"
 	@echo "make lint         style, types, dependencies between modules, generated code"
-	@echo "make bench        measure throughput and latency against gRPC's own"
+	@echo "make bench        measure throughput, latency, and what many partitions cost; QUICK=1 a part of it in 2 minutes;"
+	@echo "                  PARTS=\"name ...\" these alone, of throughput reading latency durability scale alone restart rolling history"
 	@echo "make bench-grow   measure growing and shrinking under load; QUICK=1 with little data"
 	@echo "make bench-console  measure the web console over 3,000 partitions; QUICK=1 over few"
 	@echo "make bench-spark-check  check a history of 100 million operations on Spark; QUICK=1 of one million"
@@ -85,8 +87,8 @@ lint: $(STAMP) $(SPARK_STAMP)
 	$(BIN)/lint-imports
 	@$(MAKE) --no-print-directory check-generated
 
-bench: $(STAMP)
-	$(BIN)/python -m bench
+bench: $(STAMP) $(PLOTS_STAMP)
+	$(BIN)/python -m bench $(if $(QUICK),--quick) $(PARTS)
 
 bench-grow: $(STAMP)
 	$(BIN)/python -m bench.grow $(if $(QUICK),--quick)
@@ -151,7 +153,7 @@ system-deps:
 PIP_COMPILE = CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --generate-hashes \
 	--strip-extras --allow-unsafe --no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
-# All for developing but Spark, which has a file of its own; of these what images hold, and what it takes to make a wheel for them.
+# All for developing but Spark and plots, which have files of their own; of these what images hold, and what it takes to make a wheel for them.
 lock: $(STAMP)
 	$(PIP_COMPILE) --upgrade --extra cli --extra services --extra gateway --extra local --extra deploy \
 		--extra dev --all-build-deps --output-file=requirements.lock pyproject.toml
@@ -159,6 +161,8 @@ lock: $(STAMP)
 		--output-file=requirements-services.lock pyproject.toml
 	$(PIP_COMPILE) --constraint requirements.lock --extra spark \
 		--output-file=requirements-spark.lock pyproject.toml
+	$(PIP_COMPILE) --constraint requirements.lock --constraint requirements-spark.lock --extra plots \
+		--output-file=requirements-plots.lock pyproject.toml
 	$(PIP_COMPILE) --constraint requirements.lock --build-deps-for wheel --only-build-deps \
 		--output-file=requirements-build.lock pyproject.toml
 
@@ -175,6 +179,11 @@ $(STAMP): requirements.lock pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# What draws pictures of benches, and nothing else.
+$(PLOTS_STAMP): requirements-plots.lock $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-plots.lock
 	@touch $@
 
 # Spark is 450 MB, which `make demo` and `make up` do without.

@@ -1,8 +1,9 @@
-"""`python -m bench`: throughput in pairs with the ceiling, latency, memory, start, an idle
-cluster, rolling restart. `python -m bench idle`, `rolling` or `history` (the checker on a
-million operations): that alone.
+"""`make bench` (`python -m bench`): Tidelog measured against the no-op gRPC ceiling of the same
+machine, its latencies, its durability, and how its cost grows with partitions. With `--quick`
+(`make bench QUICK=1`) a diagonal through it in two minutes. Parts that are named are run alone.
 
-`python -m bench scrape` and `metrics-cost` measure metrics, into files of their own."""
+Exit status 1: a bound is not met; the last lines say which. `bench/suite/document.py` documents the
+file that is written."""
 
 from __future__ import annotations
 
@@ -10,211 +11,158 @@ import argparse
 import shutil
 import sys
 import tempfile
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import uvloop
 from rich.console import Console
 
-from bench import history, idle, memory, metrics_cost, produce, report, restart, rolling, scrape
-from bench.noop import ceiling_mb_per_second, noop_server
-from bench.report import Measured
-from tidelog_runtime.local.cluster import LocalCluster
+from bench import report
+from bench.scale import alone, cluster
+from bench.suite import document, durability, estimate, latency, others, reading, throughput
+from bench.suite.bed import bed
+from bench.suite.outcome import Outcome
+from bench.suite.progress import Display
+from bench.suite.settings import (
+    FULL,
+    FULL_FORM,
+    ON_ONE_CLUSTER,
+    PARTS,
+    QUICK_FORM,
+    Settings,
+    as_json,
+    chosen,
+    parts_of,
+    tuple_fields,
+)
 
-WANTED_RATIO = {1: 0.35, 3: 1 / 6}
-WANTED_P50_MS = 5.0
-WANTED_RSS_MB = 200.0
-WANTED_START_S = 5.0
-WANTED_ROLLING_MS = 1000.0
-LATENCY_SAMPLES = 1000
-MANY_PARTITIONS = 1000
-RESTARTS = 3
-# What is measured alone has `out/<name>.json`.
-OWN_FILES = ("scrape", "metrics-cost")
-
-
-async def throughput(
-    cluster: LocalCluster, replication_factor: int, pairs: int, seconds: float, console: Console
-) -> list[Measured]:
-    topic = f"bench-rf{replication_factor}"
-    await produce.create_topic(cluster.bootstrap, topic, replication_factor)
-    ceilings, values, ratios = [], [], []
-    async with noop_server() as address:
-        for pair in range(pairs):
-            ceiling = await ceiling_mb_per_second(address, produce.BATCH_BYTES, seconds)
-            value = await produce.mb_per_second(cluster.bootstrap, topic, seconds)
-            ceilings.append(ceiling)
-            values.append(value)
-            ratios.append(value / ceiling)
-            console.print(
-                f"  factor {replication_factor}, pair {pair + 1}: ceiling {ceiling:.0f} MB/s, "
-                f"Tidelog {value:.0f} MB/s, ratio {value / ceiling:.2f}"
-            )
-    wanted = WANTED_RATIO[replication_factor]
-    ratio = produce.median(ratios)
-    return [
-        Measured(
-            f"gRPC ceiling C, 64 KiB (beside factor {replication_factor})",
-            round(produce.median(ceilings), 1),
-            "MB/s",
-        ),
-        Measured(
-            f"produce, acks=all, replication factor {replication_factor}",
-            round(produce.median(values), 1),
-            "MB/s",
-            round(ratio, 3),
-            f">= {wanted:.2f} C",
-            ratio >= wanted,
-        ),
-    ]
+OUT = Path("out")
+_ON_BED = {
+    "throughput": throughput.run,
+    "reading": reading.run,
+    "latency": latency.run,
+    "durability": durability.run,
+}
 
 
-async def latency(cluster: LocalCluster) -> list[Measured]:
-    found = await produce.latencies_ms(cluster.bootstrap, "bench-rf3", LATENCY_SAMPLES)
-    p50 = produce.percentile(found, 0.5)
-    await produce.create_topic(cluster.bootstrap, "bench-synced", 3, {"durability": "synced"})
-    synced = await produce.latencies_ms(cluster.bootstrap, "bench-synced", LATENCY_SAMPLES)
-    return [
-        Measured(
-            "one record in flight, acks=all, factor 3: p50",
-            round(p50, 2),
-            "ms",
-            wanted=f"<= {WANTED_P50_MS:.0f}",
-            met=p50 <= WANTED_P50_MS,
-        ),
-        Measured("one record in flight: p99", round(produce.percentile(found, 0.99), 2), "ms"),
-        Measured(
-            "one record in flight, durability synced: p50",
-            round(produce.percentile(synced, 0.5), 2),
-            "ms",
-        ),
-    ]
+class Suite:
+    def __init__(self, settings: Settings, directory: Path, display: Display) -> None:
+        self._settings = settings
+        self._directory = directory
+        self._display = display
+        self.outcomes: dict[str, Outcome] = {}
+        self.seconds: dict[str, float] = {}
+
+    async def run(self, parts: Sequence[str]) -> None:
+        shared = [part for part in parts if part in ON_ONE_CLUSTER]
+        if shared:
+            async with bed(self._directory / "bed") as on:
+                for part in shared:
+                    began = time.monotonic()
+                    found = await _ON_BED[part](on, self._settings, self._display)
+                    self._end(part, found, began)
+        for part in parts:
+            if part not in shared:
+                began = time.monotonic()
+                self._end(part, await self._own(part), began)
+
+    async def _own(self, part: str) -> Outcome:
+        match part:
+            case "scale":
+                return await cluster.run(self._directory, self._settings, self._display)
+            case "alone":
+                return await alone.run(self._settings, self._display)
+            case "restart":
+                return await others.start_of_a_cluster(self._directory, self._display)
+            case "rolling":
+                return await others.rolling_restarts(self._directory, self._display)
+            case _:
+                return others.checked_history(self._directory, self._display)
+
+    def _end(self, part: str, found: Outcome, began: float) -> None:
+        self.outcomes[part] = found
+        self.seconds[part] = round(time.monotonic() - began, 1)
+        missed = len(report.not_met(found.results))
+        said = f", [red]{missed} not met[/]" if missed else ""
+        self._display.note(f"{part}: {estimate.text(self.seconds[part])}{said}")
+        self._display.end()
 
 
-async def rolling_restarts(directory: Path, console: Console) -> list[Measured]:
-    results = []
-    for durability in ("replicated", "synced"):
-        found = await rolling.rolling_restart(directory / durability, durability)
-        latencies = sorted(found.latencies_ms)
-        stops = ", ".join(f"{seconds:.2f}" for seconds in found.stop_seconds)
-        console.print(
-            f"  rolling restart, {durability}: {len(latencies):,} sends, p99 "
-            f"{produce.percentile(latencies, 0.99):.0f} ms, brokers stopped within {stops} s"
-        )
-        results += [
-            Measured(
-                f"rolling restart, acks=all, factor 3, {durability}: slowest send",
-                round(latencies[-1], 1),
-                "ms",
-                wanted=f"<= {WANTED_ROLLING_MS:.0f}",
-                met=latencies[-1] <= WANTED_ROLLING_MS,
-            ),
-            Measured(
-                f"rolling restart, {durability}: failed sends",
-                found.failed,
-                "",
-                wanted="0",
-                met=found.failed == 0,
-            ),
-        ]
-    return results
-
-
-def most_memory(cluster: LocalCluster) -> Measured:
-    pids = [broker.pid for broker in cluster.describe().brokers]
-    most = max(memory.rss_mb(pid, "VmHWM") for pid in pids if pid is not None)
-    return Measured(
-        "broker memory under load, largest of three (peak RSS)",
-        round(most, 1),
-        "MB",
-        wanted=f"<= {WANTED_RSS_MB:.0f}",
-        met=most <= WANTED_RSS_MB,
-    )
-
-
-async def idle_cluster(directory: Path) -> list[Measured]:
-    one = await idle.cpu_percent(directory / "idle-one", 1)
-    many = await idle.cpu_percent(directory / "idle-many", MANY_PARTITIONS)
-    return [
-        Measured("idle broker, 1 partition, factor 3: processor", round(one, 2), "% of a core"),
-        Measured(
-            f"idle broker, {MANY_PARTITIONS:,} partitions, factor 3: processor",
-            round(many, 2),
-            "% of a core",
-        ),
-    ]
-
-
-async def run(arguments: argparse.Namespace, directory: Path, console: Console) -> list[Measured]:
-    results: list[Measured] = []
-    if arguments.what == "scrape":
-        return await scrape.scrapes(directory, console)
-    if arguments.what == "metrics-cost":
-        return await metrics_cost.cost(directory, console)
-    if arguments.what == "all":
-        results += await figures(arguments, directory, console)
-    if arguments.what in ("all", "idle"):
-        results += await idle_cluster(directory)
-    if arguments.what in ("all", "rolling"):
-        results += await rolling_restarts(directory, console)
-    if arguments.what in ("all", "history"):
-        results += history.check(directory)
-    return results
-
-
-async def figures(
-    arguments: argparse.Namespace, directory: Path, console: Console
-) -> list[Measured]:
-    results: list[Measured] = []
-    cluster = LocalCluster(directory / "throughput", usual_ports=False)
-    await cluster.start()
-    try:
-        await cluster.ready()
-        for factor in (3, 1):
-            results += await throughput(
-                cluster, factor, arguments.pairs, arguments.seconds, console
-            )
-        results += await latency(cluster)
-        results.append(most_memory(cluster))
-    finally:
-        await cluster.stop()
-    starts = []
-    for number in range(RESTARTS):
-        took = await restart.seconds_to_serve(directory / f"restart-{number}", MANY_PARTITIONS)
-        starts.append(took)
-        console.print(f"  start of a stopped cluster, {MANY_PARTITIONS:,} partitions: {took:.2f} s")
-    seconds = produce.median(starts)
-    results.append(
-        Measured(
-            f"start of a stopped cluster, {MANY_PARTITIONS:,} partitions, to all leaders serving",
-            round(seconds, 2),
-            "s",
-            wanted=f"<= {WANTED_START_S:.0f}",
-            met=seconds <= WANTED_START_S,
-        )
-    )
-    return results
-
-
-def main() -> int:
+def parse(argv: Sequence[str]) -> tuple[str, Settings, tuple[str, ...]]:
+    """Form, settings and parts. Exits with status 2 for what cannot be."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument(
-        "what", nargs="?", choices=("all", "idle", "rolling", "history", *OWN_FILES), default="all"
-    )
-    parser.add_argument("--pairs", type=int, default=5, help="pairs of ceiling and Tidelog")
-    parser.add_argument("--seconds", type=float, default=4.0, help="length of one measurement")
-    arguments = parser.parse_args()
-    console = Console()
-    directory = Path(tempfile.mkdtemp(prefix="tidelog-bench-"))
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--quick", action="store_true", help="a diagonal, in two minutes")
+    several = tuple_fields()
+    for name, usual in as_json(FULL).items():
+        option = f"--{name.replace('_', '-')}"
+        if isinstance(usual, bool):
+            parser.add_argument(option, action=argparse.BooleanOptionalAction)
+        elif name in several:
+            parser.add_argument(option, type=_numbers, metavar="N,N", help=f"default: {usual}")
+        else:
+            parser.add_argument(option, type=type(usual), help=f"default: {usual:g}")
+    arguments = vars(parser.parse_args(argv))
+    form = QUICK_FORM if arguments.pop("quick") else FULL_FORM
+    asked = arguments.pop("parts")
+    unknown = [part for part in asked if part not in PARTS]
+    if unknown:
+        parser.error(f"there is no part {unknown[0]}; there are: {', '.join(PARTS)}")
     try:
-        results = uvloop.run(run(arguments, directory, console))
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
-    name = arguments.what if arguments.what in OWN_FILES else "bench"
-    keep_others = arguments.what in ("idle", "rolling", "history")
-    report.write(results, Path("out") / f"{name}.json", keep_others=keep_others)
-    report.show(results, console)
-    return 0 if all(result.met is not False for result in results) else 1
+        form_of_run, settings = chosen(form, arguments)
+    except ValueError as wrong:
+        parser.error(str(wrong))
+    return form_of_run, settings, parts_of(form, asked)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in text.split(","))
+
+
+def announce(form: str, settings: Settings, parts: Sequence[str], console: Console) -> None:
+    times = {part: estimate.seconds(part, settings) for part in parts}
+    whole = sum(times.values())
+    if set(parts) & set(ON_ONE_CLUSTER):
+        whole += estimate.CLUSTER_S
+    each = ", ".join(f"{part} {estimate.text(seconds)}" for part, seconds in times.items())
+    console.print(f"The {form} form takes about {estimate.text(whole)}: {each}", highlight=False)
+
+
+def save(form: str, settings: Settings, suite: Suite) -> Sequence[Path]:
+    """What was written."""
+    # Here and not above: processes of the load import this module, and draw nothing.
+    from bench.plots.page import write_page
+
+    path = OUT / f"{document.name_of(form)}.json"
+    whole = document.content(form, settings, suite.outcomes, suite.seconds, document.read(path))
+    document.write(path, whole)
+    return path, write_page(whole, path.with_suffix(".html"))
+
+
+def main(argv: Sequence[str]) -> int:
+    form, settings, parts = parse(argv)
+    console = Console()
+    announce(form, settings, parts, console)
+    directory = Path(tempfile.mkdtemp(prefix="tidelog-bench-"))
+    with Display(console, len(parts)) as display:
+        suite = Suite(settings, directory, display)
+        try:
+            uvloop.run(suite.run(parts))
+        finally:
+            # Also of a run that was interrupted, or failed: an hour may lie behind it.
+            written = save(form, settings, suite)
+            shutil.rmtree(directory, ignore_errors=True)
+    for part, found in suite.outcomes.items():
+        report.show(found.results, console, title=f"Tidelog bench: {part} ({form})")
+    console.print(f"Written: {', '.join(map(str, written))}", highlight=False)
+    missed = [r.name for found in suite.outcomes.values() for r in found.results if r.met is False]
+    if missed:
+        console.print(f"[red]Not met ({len(missed)}):[/]", highlight=False)
+        for name in missed:
+            console.print(f"  {name}", highlight=False)
+    return 1 if missed else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

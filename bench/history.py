@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from bench.memory import rss_mb
+from bench.process_figures import rss_mb
 from bench.report import Measured
 from tidelog.history.checker import check_history
 from tidelog.history.history_file import HistoryWriter, read_history

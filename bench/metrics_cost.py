@@ -1,5 +1,5 @@
-"""What metrics cost: processor seconds of three brokers for each GB that is produced with
-acks=all and replicated, with metrics on and scraped, and with metrics off.
+"""What metrics cost (`python -m bench.metrics_cost`): processor seconds of three brokers for each
+GB that is produced with acks=all and replicated, with metrics on and scraped, and with metrics off.
 
 Each pair is two new clusters, for two that are alike differ by some percent for as long as
 they run; within a pair both take their share by turns, in small pieces, so that whatever else
@@ -11,17 +11,19 @@ import asyncio
 import contextlib
 import shutil
 import statistics
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from rich.console import Console
 
-from bench import produce
-from bench.idle import cpu_seconds
-from bench.report import Measured
+from bench.process_figures import cpu_seconds
+from bench.report import Measured, run_alone
 from bench.scrape import read
-from tidelog.client import Producer
+from bench.suite.bed import retention
+from bench.suite.matrix import BATCH_BYTES
+from tidelog.client import Admin, Producer
 from tidelog_runtime.config import METRICS_OFF
 from tidelog_runtime.local.cluster import LocalCluster
 
@@ -32,12 +34,14 @@ BATCHES_A_PIECE = 460
 SCRAPE_INTERVAL_S = 15.0
 WANTED_RATIO = 1.03
 TOPIC = "cost"
+PARTITIONS = 6
+RECORD_BYTES = 1024
 
 
 async def send(producer: Producer, batches: int) -> None:
-    values = [bytes(produce.RECORD_BYTES)] * (produce.BATCH_BYTES // produce.RECORD_BYTES)
+    values = [bytes(RECORD_BYTES)] * (BATCH_BYTES // RECORD_BYTES)
     for number in range(batches):
-        await producer.send_many(TOPIC, values, partition=number % produce.PARTITIONS)
+        await producer.send_many(TOPIC, values, partition=number % PARTITIONS)
     await producer.flush()
 
 
@@ -76,8 +80,9 @@ async def sending(directory: Path, measured: bool) -> AsyncIterator[tuple[LocalC
     try:
         await cluster.start()
         await cluster.ready()
-        await produce.create_topic(cluster.bootstrap, TOPIC, 3)
-        async with Producer(cluster.bootstrap, batch_bytes=produce.BATCH_BYTES) as producer:
+        async with Admin(cluster.bootstrap) as admin:
+            await admin.create_topic(TOPIC, PARTITIONS, 3, retention(PARTITIONS))
+        async with Producer(cluster.bootstrap, batch_bytes=BATCH_BYTES) as producer:
             await send(producer, BATCHES_A_PIECE)
             yield cluster, producer
     finally:
@@ -98,7 +103,7 @@ async def one_pair(directory: Path, pair: int) -> dict[str, float]:
         for _ in range(PIECES):
             for name in order:
                 await send(sides[name][1], BATCHES_A_PIECE)
-        gb = PIECES * BATCHES_A_PIECE * produce.BATCH_BYTES / 1e9
+        gb = PIECES * BATCHES_A_PIECE * BATCH_BYTES / 1e9
         return {name: (brokers_cpu_seconds(sides[name][0]) - before[name]) / gb for name in order}
 
 
@@ -132,3 +137,7 @@ async def cost(directory: Path, console: Console) -> list[Measured]:
         Measured("metrics: on / off, least", round(min(ratios), 4), ""),
         Measured("metrics: on / off, most", round(max(ratios), 4), ""),
     ]
+
+
+if __name__ == "__main__":
+    sys.exit(run_alone("metrics-cost", cost))

@@ -17,6 +17,8 @@ from tidelog.rpc.channels import new_server, open_channel
 
 METHOD = "/tidelog.bench.Noop/Call"
 IN_FLIGHT = 8
+# Of C, the ceiling of all comparisons.
+MESSAGE_BYTES = 64 << 10
 
 
 async def _noop(request: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> bytes:  # noqa: ARG001
@@ -54,7 +56,8 @@ async def noop_server() -> AsyncIterator[str]:
 
 
 async def ceiling_mb_per_second(address: str, message_bytes: int, seconds: float) -> float:
-    """10^6 bytes a second of messages of one size, `IN_FLIGHT` at a time."""
+    """10^6 bytes a second of messages of one size, `IN_FLIGHT` at a time, from this process to the
+    server's."""
     message = bytes(message_bytes)
     async with open_channel(address) as channel:
         call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(METHOD)

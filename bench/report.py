@@ -1,26 +1,26 @@
-"""What was measured: a table, and `out/bench.json`.
-
-`out/bench.json` holds `machine` (processor, cores, memory, Python, kernel) and `results`,
-a list of `name`, `value`, `unit`, `ratio_to_ceiling` (where it applies: the median over
-pairs of value/ceiling measured one after the other), `wanted` (the goal, as a text) and
-`met`.
-"""
+"""What was measured: figures with their bounds, as a table and as JSON."""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
-from collections.abc import Sequence
+import shutil
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import uvloop
 from rich.console import Console
 from rich.table import Table
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
+    """`ratio_to_ceiling`: where it applies, the median over pairs of value and ceiling that were
+    measured one after the other. `wanted`: the bound, as a text."""
+
     name: str
     value: float
     unit: str
@@ -31,6 +31,17 @@ class Measured:
 
 def at_most(name: str, value: float, bound: float, unit: str) -> Measured:
     return Measured(name, value, unit, wanted=f"<= {bound:g}", met=value <= bound)
+
+
+def at_least(
+    name: str, value: float, bound: float, unit: str, ratio_to_ceiling: float | None = None
+) -> Measured:
+    return Measured(name, value, unit, ratio_to_ceiling, f">= {bound:g}", value >= bound)
+
+
+def of_ceiling(name: str, value: float, ratio: float, bound: float, unit: str) -> Measured:
+    """With a bound on the ratio."""
+    return Measured(name, value, unit, ratio, f">= {bound:g} C", ratio >= bound)
 
 
 def not_met(results: Sequence[Measured]) -> list[str]:
@@ -70,14 +81,10 @@ def machine() -> dict[str, object]:
     }
 
 
-def write(results: Sequence[Measured], path: Path, *, keep_others: bool = False) -> None:
-    """`keep_others`: what the file says of other figures stays."""
+def write(results: Sequence[Measured], path: Path) -> None:
+    """Of a bench that has no more to tell than `machine` and `results`."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    by_name: dict[str, object] = {}
-    if keep_others and path.exists():
-        by_name = {result["name"]: result for result in json.loads(path.read_text())["results"]}
-    by_name |= {result.name: asdict(result) for result in results}
-    content = {"machine": machine(), "results": list(by_name.values())}
+    content = {"machine": machine(), "results": [asdict(result) for result in results]}
     path.write_text(json.dumps(content, indent=2) + "\n")
 
 
@@ -97,3 +104,21 @@ def show(
         table.add_row(*row, result.wanted, style=style)
     console.print(table)
     console.print(", ".join(f"{key}: {value}" for key, value in machine().items()))
+
+
+def run_alone(name: str, measure: Callable[[Path, Console], Awaitable[Sequence[Measured]]]) -> int:
+    """A bench with a directory and a file of its own, `out/<name>.json`. Exit status 1: a bound is
+    not met."""
+    console = Console()
+    directory = Path(tempfile.mkdtemp(prefix="tidelog-bench-"))
+
+    async def run() -> Sequence[Measured]:
+        return await measure(directory, console)
+
+    try:
+        results = uvloop.run(run())
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    write(results, Path("out") / f"{name}.json")
+    show(results, console)
+    return 1 if not_met(results) else 0

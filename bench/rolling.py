@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from bench.produce import PARTITIONS, RECORD_BYTES
 from tidelog.client import Admin, Delivery, Producer
 from tidelog.errors import TidelogError
 from tidelog_runtime.local.cluster import LocalCluster
 
+PARTITIONS = 6
+RECORD_BYTES = 1024
 TOPIC = "rolling"
 REPLICATION_FACTOR = 3
 # Between two records: 250 a second, each waited for by itself.

@@ -1,5 +1,5 @@
-"""What a scrape costs a broker, and the active controller, with very many partitions: series,
-and time until the last byte is read.
+"""What a scrape costs a broker, and the active controller, with very many partitions
+(`python -m bench.scrape`): series, and time until the last byte is read.
 
 The figures are collected from real replicas with real logs, and served by the real server, in
 a process that does nothing else: once with all followers caught up, and once with one of them
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import statistics
+import sys
 import time
 import urllib.request
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ from typing import NamedTuple
 
 from rich.console import Console
 
-from bench.report import Measured
+from bench.report import Measured, run_alone
 from tidelog.batch import new_batch
 from tidelog.inspection.model import BrokerBacklog
 from tidelog.model import Acks, Codec, TopicPartition
@@ -263,3 +264,7 @@ async def controller_scrapes() -> list[Measured]:
 async def scrapes(directory: Path, console: Console) -> list[Measured]:
     console.print(f"  {PARTITIONS:,} logs are made, and scraped {SCRAPES} times each")
     return [*await broker_scrapes(directory), *await controller_scrapes()]
+
+
+if __name__ == "__main__":
+    sys.exit(run_alone("scrape", scrapes))

@@ -30,7 +30,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bench.console.watch import Watched
-from bench.produce import median
+from bench.percentiles import median
 from bench.report import Measured, at_most, machine, not_met, rows
 
 FULL_FILE, PARTIAL_FILE = "bench-console.json", "bench-console.partial.json"

@@ -7,7 +7,7 @@ import time
 from functools import partial
 
 from bench.grow.ledger import VALUE_BYTES, Ledger, value_of
-from bench.grow.open_loop import Latencies, Schedule
+from bench.open_loop import Latencies, Schedule
 from tidelog.client import BatchReport, Delivery, Producer
 from tidelog.errors import TidelogError
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from multiprocessing import active_children
 from typing import NamedTuple
 
-from bench.idle import cpu_seconds
+from bench.process_figures import cpu_seconds
 from tidelog_runtime.local.cluster import LocalCluster
 
 

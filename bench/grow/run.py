@@ -26,7 +26,7 @@ from bench.grow.load_process import LoadProcess
 from bench.grow.processor import ProcessorTime, cores, processor_time
 from bench.grow.read_back import read_all
 from bench.grow.traffic import Sample, Traffic, copied_bytes, peaks, scrape
-from bench.produce import percentile
+from bench.percentiles import percentile
 from tidelog.client import Admin
 from tidelog.client.operations import BegunOperation, Operation, Plan
 from tidelog.errors import TidelogError

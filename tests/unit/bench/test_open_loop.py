@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.grow.open_loop import Latencies, Schedule
+from bench.open_loop import Latencies, Schedule
 
 
 def test_requests_are_due_at_a_fixed_rate() -> None:

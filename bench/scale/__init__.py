@@ -1,0 +1,1 @@
+"""What very many partitions cost: on a real cluster, and in a controller alone."""

@@ -1,0 +1,118 @@
+"""A controller alone with very many partitions, in a process of its own for each size."""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+from dataclasses import replace
+
+from bench.process_figures import rss_mb
+from bench.report import at_most
+from bench.scale.lone_controller import LoneController
+from bench.scale.quantities import Quantity, SizeFigures, outcome
+from bench.suite.outcome import Outcome
+from bench.suite.progress import Display
+from bench.suite.settings import Settings
+from bench.worker import Worker
+from tidelog_controller.state.events import ConnectionEnded, CreateTopic, DialOutcome
+from tidelog_runtime.metadata.schema import STOPPING
+from tidelog_runtime.quick_start import GC_THRESHOLDS
+
+BROKERS = 3
+FACTOR = 3
+PARTITIONS_OF_TOPIC = 1_000
+BOUNDED_SIZE = 100_000
+WANTED_GROWTH = 1.15
+
+QUANTITIES = (
+    Quantity("creation_cpu_s", "creation, deciding", "s of processor"),
+    Quantity("takeover_cpu_s", "takeover, deciding, until all have taken all", "s of processor"),
+    Quantity("plan_cpu_s", "failover of a third, until all are elected", "s of processor", 3.0),
+    Quantity("failover_cpu_s", "failover of a third, with the other ISRs and all commands",
+             "s of processor"),
+    Quantity("failover_telling_cpu_s", "failover, telling (later)", "s of processor"),
+    Quantity("shutdown_cpu_s", "controlled shutdown of a broker", "s of processor"),
+    Quantity("memory_mb", "most memory, the store simulated within it too", "MB", 1_000.0),
+    Quantity("failover_leaders", "leaders that failed over", "partitions"),
+    Quantity("failover_transactions", "transactions of the failover", "operations"),
+    Quantity("failover_commands", "commands of the failover", "operations"),
+)  # fmt: skip
+
+
+async def measure(partitions: int) -> SizeFigures:
+    # As the services set it.
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+    figures = SizeFigures(partitions)
+    lone = LoneController(BROKERS)
+    lone.take_over()
+    before = lone.spent
+    of_topic = min(partitions, PARTITIONS_OF_TOPIC)
+    for number in range(partitions // of_topic):
+        lone.feed(CreateTopic(number, f"scale-{number}", of_topic, FACTOR, {}, False, 60_000))
+    figures.found["creation_cpu_s"] = lone.spent.since(before).deciding_s
+    before = lone.spent
+    lone.take_over()
+    figures.found["takeover_cpu_s"] = lone.spent.since(before).deciding_s
+    dead = BROKERS
+    figures.found |= _failover(lone, dead)
+    before = lone.spent
+    lone.set_registration(1, STOPPING)
+    lone.feed()
+    figures.found["shutdown_cpu_s"] = lone.spent.since(before).deciding_s
+    figures.found["memory_mb"] = rss_mb(os.getpid(), "VmHWM")
+    if lone.led.get(1, 0) or len(lone.leaders) != partitions:
+        lone.errors.append(f"of {len(lone.leaders):,} partitions brokers lead {lone.led}")
+    if lone.errors:
+        figures.problems["what was simulated"] = lone.errors[0]
+    return figures
+
+
+def _failover(lone: LoneController, dead: int) -> dict[str, float]:
+    leaders = lone.led[dead]
+    before = lone.spent
+    ended = ConnectionEnded(dead, lone.broker_epoch(dead), DialOutcome.REFUSED, 3)
+    lone.feed(ended, until=lambda: not lone.led[dead])
+    plan = lone.spent.since(before)
+    lone.go_on()
+    whole = lone.spent.since(before)
+    return {
+        "plan_cpu_s": plan.deciding_s,
+        "failover_cpu_s": whole.deciding_s,
+        "failover_telling_cpu_s": whole.telling_s,
+        "failover_leaders": leaders,
+        "failover_transactions": whole.transactions,
+        "failover_commands": whole.commands,
+    }
+
+
+async def run(settings: Settings, display: Display) -> Outcome:
+    display.begin("alone", len(settings.alone_sizes))
+    sizes = []
+    for partitions in settings.alone_sizes:
+        display.step(f"{partitions:,} partitions")
+        began = time.perf_counter()
+        async with Worker("controller") as worker:
+            sizes.append(await worker.call(measure, partitions))
+        display.note(f"{partitions:,} partitions in {time.perf_counter() - began:.0f} s")
+    found = outcome(
+        "alone",
+        "A controller alone, brokers and store simulated: how cost grows",
+        QUANTITIES,
+        BOUNDED_SIZE,
+        sizes,
+    )
+    return with_growth(found)
+
+
+def with_growth(found: Outcome) -> Outcome:
+    """That processor time grows linearly is itself asked for."""
+    exponents = found.details["growth_exponents"]
+    assert isinstance(exponents, dict)
+    grows = [
+        at_most(f"growth of {quantity.text}: n to the power of", power, WANTED_GROWTH, "")
+        for quantity in QUANTITIES
+        if quantity.key.endswith("cpu_s") and (power := exponents.get(quantity.key)) is not None
+    ]
+    return replace(found, results=[*found.results, *grows])

@@ -1,0 +1,257 @@
+"""One cluster of real processes with many partitions, all led by one broker: what it costs to make
+them, to keep them, and to bring other leaders or another controller."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+
+from bench.percentiles import median
+from bench.process_figures import cpu_seconds, open_segments, rss_mb
+from bench.scale import stages
+from bench.scale.cluster_quantities import of_failover, of_store, of_takeover
+from bench.scale.exposition import StoreWork, store_work, sums
+from bench.scale.journal import Journal
+from bench.scale.quantities import SizeFigures
+from bench.scrape import read
+from bench.suite.producers import WARM_UP_S, open_loop, touch
+from bench.suite.progress import Display
+from bench.suite.settings import Settings
+from bench.worker import Worker
+from tidelog.client import Admin
+from tidelog.request_bounds import MAX_ASSIGNED_PARTITIONS
+from tidelog_runtime.local.cluster import LocalCluster
+from tidelog_runtime.local.errors import ClusterError
+
+# All of them in this order: the first leads all that it can.
+REPLICAS = (3, 1, 2)
+FACTOR = len(REPLICAS)
+RECORD_BYTES = 100
+TIMEOUT_S = 300.0
+POLL_S = 0.5
+# A client that writes meanwhile: records a second, and for how long before and after the SIGKILL.
+LOAD_RATE = 50.0
+BEFORE_S = 1.5
+AFTER_S = 4.0
+AFTER_S_EACH_1000 = 2.5
+STEPS = ("creation", "idle", "failover", "restart", "shutdown", "clean restart", "takeover")
+# Leaders stay where they are unless the bench does something.
+CONTROLLER_CONFIG = {"leader_balance": False}
+
+
+async def measure(
+    directory: Path, partitions: int, settings: Settings, display: Display, worker: Worker
+) -> SizeFigures:
+    cluster = LocalCluster(directory, usual_ports=False, controller_config=CONTROLLER_CONFIG)
+    await cluster.start()
+    try:
+        await cluster.ready()
+        return await _Run(cluster, partitions, settings, display, worker).figures()
+    finally:
+        await cluster.stop()
+
+
+class _Run:
+    def __init__(
+        self,
+        cluster: LocalCluster,
+        partitions: int,
+        settings: Settings,
+        display: Display,
+        worker: Worker,
+    ) -> None:
+        self._cluster = cluster
+        self._settings = settings
+        self._display = display
+        self._worker = worker
+        self._partitions = partitions
+        self._of_topic = min(partitions, MAX_ASSIGNED_PARTITIONS)
+        self._topics = [f"scale-{number}" for number in range(partitions // self._of_topic)]
+        self._figures = SizeFigures(len(self._topics) * self._of_topic)
+        self._journal = Journal(cluster.directory / "logs")
+
+    async def figures(self) -> SizeFigures:
+        steps: tuple[Callable[[], Awaitable[Mapping[str, float]]], ...] = (
+            self._create,
+            self._idle,
+            self._failover,
+            self._restart_after_crash,
+            self._shutdown,
+            self._restart_after_stop,
+            self._takeover,
+        )
+        for name, step in zip(STEPS, steps, strict=True):
+            self._display.step(f"{self._partitions:,} partitions: {name}")
+            self._journal.mark()
+            try:
+                self._figures.found |= await step()
+            except (stages.MissingEventsError, TimeoutError, ClusterError) as error:
+                why = str(error) or f"not done within {TIMEOUT_S:g} s"
+                self._figures.problems[name] = why.splitlines()[0]
+        return self._figures
+
+    # The steps.
+
+    async def _create(self) -> Mapping[str, float]:
+        before, began = await self._store_work(), time.perf_counter()
+        assignment = (REPLICAS,) * self._of_topic
+        async with Admin(self._cluster.bootstrap) as admin:
+            await asyncio.gather(
+                *(
+                    admin.create_topic(
+                        topic, timeout_ms=int(TIMEOUT_S * 1000), assignment=assignment
+                    )
+                    for topic in self._topics
+                )
+            )
+        created_s = time.perf_counter() - began
+        await self._quiet()
+        work = (await self._store_work()).since(before)
+        first_writes_s = await self._worker.call(
+            touch, self._cluster.bootstrap, self._topics, self._of_topic, RECORD_BYTES
+        )
+        found = {"creation_s": created_s, "first_writes_s": first_writes_s}
+        return found | of_store("creation", work, self._figures.partitions)
+
+    async def _idle(self) -> Mapping[str, float]:
+        await self._quiet()
+        await asyncio.sleep(self._settings.settle_s)
+        active = await self._active_controller()
+        brokers = [b.pid for b in self._cluster.describe().brokers if b.pid is not None]
+        controller = self._cluster.controller_process(active).pid
+        etcd = None if self._cluster.etcd is None else self._cluster.etcd.process.pid
+        pids = [pid for pid in (*brokers, controller, etcd) if pid is not None]
+        before, began = {pid: cpu_seconds(pid) for pid in pids}, time.perf_counter()
+        await asyncio.sleep(self._settings.idle_s)
+        elapsed_s = time.perf_counter() - began
+        percent = {pid: 100 * (cpu_seconds(pid) - before[pid]) / elapsed_s for pid in pids}
+        found = {
+            "idle_broker_percent": max(percent[pid] for pid in brokers),
+            "broker_mb": max(map(rss_mb, brokers)),
+            "open_segments": max(map(open_segments, brokers)),
+            "broker_scrape_ms": await self._scrape_ms(self._cluster.broker_metrics(REPLICAS[0])),
+            "controller_scrape_ms": await self._scrape_ms(self._cluster.controller_metrics(active)),
+        }
+        if controller is not None:
+            found["idle_controller_percent"] = percent[controller]
+            found["controller_mb"] = rss_mb(controller)
+        if etcd is not None:
+            found["idle_etcd_percent"] = percent[etcd]
+        return found
+
+    async def _failover(self) -> Mapping[str, float]:
+        leader = await self._leader()
+        before = await self._store_work()
+        load_s = BEFORE_S + AFTER_S + AFTER_S_EACH_1000 * self._partitions / 1000
+        loading = asyncio.create_task(
+            self._worker.call(
+                open_loop,
+                self._cluster.bootstrap,
+                self._topics,
+                self._of_topic,
+                LOAD_RATE,
+                load_s,
+            )
+        )
+        await asyncio.sleep(WARM_UP_S + BEFORE_S)
+        killed_ms = time.time() * 1000
+        await self._cluster.kill(leader)
+        load = await loading
+        await self._quiet()
+        work = (await self._store_work()).since(before)
+        events = self._journal.events()
+        found = stages.failover(events, self._topics, self._figures.partitions, killed_ms)
+        longest_s = {"failover_client_s": load.shape[-1][1] / 1000} if load.samples else {}
+        if load.failed:
+            self._figures.problems["failover, client"] = f"{load.failed:,} records failed"
+        return of_failover(found) | longest_s | of_store("failover", work, found.leaders)
+
+    async def _restart_after_crash(self) -> Mapping[str, float]:
+        serves_s, in_sync_s = await self._restart()
+        return {"crash_serves_s": serves_s, "crash_in_sync_s": in_sync_s}
+
+    async def _shutdown(self) -> Mapping[str, float]:
+        leader = await self._leader()
+        before = await self._store_work()
+        asked_ms, began = time.time() * 1000, time.perf_counter()
+        await self._cluster.stop_broker(leader)
+        ended_s = time.perf_counter() - began
+        await self._quiet()
+        work = (await self._store_work()).since(before)
+        found = {"shutdown_s": ended_s} | of_store("shutdown", work, self._figures.partitions)
+        handed_over_ms = stages.handed_over(self._journal.events(), leader, asked_ms)
+        return found | {"handed_over_s": handed_over_ms / 1000}
+
+    async def _restart_after_stop(self) -> Mapping[str, float]:
+        serves_s, in_sync_s = await self._restart()
+        return {"restart_serves_s": serves_s, "restart_in_sync_s": in_sync_s}
+
+    async def _takeover(self) -> Mapping[str, float]:
+        killed_ms = time.time() * 1000
+        await self._cluster.kill_controller(await self._active_controller())
+        await self._cluster.ready(TIMEOUT_S)
+        await self._quiet()
+        events = self._journal.events()
+        return of_takeover(stages.takeover(events, killed_ms, len(self._cluster.broker_ids)))
+
+    # What they share.
+
+    async def _restart(self) -> tuple[float, float]:
+        """Of the broker that does not run: seconds until it serves, and until it is in sync."""
+        down = [b for b in self._cluster.broker_ids if self._cluster.broker_process(b).pid is None]
+        began_ms, began = time.time() * 1000, time.perf_counter()
+        for broker in down:
+            self._cluster.start_broker(broker)
+        await self._cluster.ready(TIMEOUT_S)
+        serves_s = time.perf_counter() - began
+        await self._in_sync()
+        await self._quiet()
+        in_sync_ms = stages.last_in_sync(self._journal.events(), self._topics, began_ms)
+        return serves_s, in_sync_ms / 1000
+
+    async def _in_sync(self) -> None:
+        """Asked rarely: with many partitions the answer takes time that is measured here."""
+        async with asyncio.timeout(TIMEOUT_S):
+            while True:
+                address = self._cluster.controller_metrics(await self._active_controller())
+                found = sums((await asyncio.to_thread(read, address))[1])
+                if found.get("tidelog_cluster_under_replicated_partitions") == 0:
+                    return
+                await asyncio.sleep(POLL_S)
+
+    async def _leader(self) -> int:
+        """Who leads most. Raises `MissingEventsError` where it is not all."""
+        leads = {
+            broker: sums((await asyncio.to_thread(read, self._cluster.broker_metrics(broker)))[1])[
+                "tidelog_broker_leaders"
+            ]
+            for broker in self._cluster.broker_ids
+        }
+        leader = max(leads, key=lambda broker: leads[broker])
+        if leads[leader] < self._figures.partitions:
+            raise stages.MissingEventsError(f"no broker leads all: {leads}")
+        return leader
+
+    async def _active_controller(self) -> int:
+        async with asyncio.timeout(TIMEOUT_S):
+            while True:
+                active = await self._cluster.active_controller()
+                if active is not None:
+                    return active
+                await asyncio.sleep(POLL_S)
+
+    async def _quiet(self) -> None:
+        await self._journal.until_quiet(TIMEOUT_S)
+
+    async def _scrape_ms(self, address: str) -> float:
+        times = []
+        for _ in range(self._settings.scrapes):
+            took_ms, _ = await asyncio.to_thread(read, address)
+            times.append(took_ms)
+        return median(times)
+
+    async def _store_work(self) -> StoreWork:
+        _, text = await asyncio.to_thread(read, self._cluster.etcd_address)
+        return store_work(text)

@@ -1,0 +1,120 @@
+"""What is measured of clusters of several sizes, what it may be at most, and how it grows. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from bench.report import Measured, at_most
+from bench.scale.growth import exponent
+from bench.suite.outcome import Chart, Line, Outcome, Point
+
+
+class Quantity(NamedTuple):
+    """`bound`: at `bounded_size` partitions."""
+
+    key: str
+    text: str
+    unit: str
+    bound: float | None = None
+
+
+@dataclass(slots=True)
+class SizeFigures:
+    """Of one cluster: what was found, by the keys of quantities, and why something was not."""
+
+    partitions: int
+    found: dict[str, float] = field(default_factory=dict)
+    problems: dict[str, str] = field(default_factory=dict)
+
+
+def outcome(
+    name: str,
+    title: str,
+    quantities: Sequence[Quantity],
+    bounded_size: int,
+    sizes: Sequence[SizeFigures],
+) -> Outcome:
+    results = [
+        result for figures in sizes for result in _results(quantities, bounded_size, figures)
+    ]
+    growth = {
+        quantity.key: power
+        for quantity in quantities
+        if (power := exponent(_points(quantity, sizes))) is not None
+    }
+    details = {
+        "sizes": [
+            {"partitions": one.partitions, "found": one.found, "problems": one.problems}
+            for one in sizes
+        ],
+        "growth_exponents": {key: round(power, 3) for key, power in growth.items()},
+    }
+    return Outcome(results, _charts(name, title, quantities, sizes, growth), details)
+
+
+def _results(
+    quantities: Sequence[Quantity], bounded_size: int, figures: SizeFigures
+) -> Sequence[Measured]:
+    results = []
+    for quantity in quantities:
+        name = f"{figures.partitions:,} partitions: {quantity.text}"
+        value = figures.found.get(quantity.key)
+        is_bounded = quantity.bound is not None and figures.partitions == bounded_size
+        if value is not None and is_bounded:
+            assert quantity.bound is not None
+            results.append(at_most(name, value, quantity.bound, quantity.unit))
+        elif value is not None:
+            results.append(Measured(name, value, quantity.unit))
+        elif is_bounded:
+            wanted = f"<= {quantity.bound:g} {quantity.unit}, and not measured"
+            results.append(Measured(name, 0, quantity.unit, wanted=wanted, met=False))
+    return [
+        *results,
+        *(
+            Measured(
+                f"{figures.partitions:,} partitions: {step}: {why}",
+                0,
+                "",
+                wanted="measured",
+                met=False,
+            )
+            for step, why in figures.problems.items()
+        ),
+    ]
+
+
+def _points(quantity: Quantity, sizes: Sequence[SizeFigures]) -> list[Point]:
+    return [
+        Point(one.partitions, one.found[quantity.key]) for one in sizes if quantity.key in one.found
+    ]
+
+
+def _charts(
+    name: str,
+    title: str,
+    quantities: Sequence[Quantity],
+    sizes: Sequence[SizeFigures],
+    growth: Mapping[str, float],
+) -> list[Chart]:
+    """One for each unit, on logarithmic axes, where a power of the size is a straight line."""
+    by_unit: dict[str, list[Line]] = {}
+    for quantity in quantities:
+        points = [point for point in _points(quantity, sizes) if point.y > 0]
+        if points:
+            power = growth.get(quantity.key)
+            grows = "" if power is None else f" (n^{power:.2f})"
+            by_unit.setdefault(quantity.unit, []).append(Line(quantity.text + grows, points))
+    return [
+        Chart(
+            f"{name}-{number}",
+            title,
+            "partitions",
+            unit or "count",
+            lines,
+            x_log=True,
+            y_log=True,
+        )
+        for number, (unit, lines) in enumerate(by_unit.items(), start=1)
+    ]

@@ -1,0 +1,1 @@
+"""`make bench`: throughput, reading, latency and durability on one cluster."""

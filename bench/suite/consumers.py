@@ -1,0 +1,122 @@
+"""What consuming clients do in a process of their own."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+from bench.percentiles import Timed, timed
+from bench.suite.producers import STAMP
+from tidelog.client import Consumer
+
+POLL_MS = 200
+# So long without a record is the end of what a producer sent.
+QUIET_S = 1.0
+FIRST_S = 30.0
+
+
+class Read(NamedTuple):
+    """`cpu_s`: of this process."""
+
+    records: int
+    seconds: float
+    cpu_s: float
+
+    def mb_per_second(self, record_bytes: int) -> float:
+        return self.records * record_bytes / self.seconds / 1e6
+
+    @property
+    def records_per_second(self) -> float:
+        return self.records / self.seconds
+
+
+async def read_all(bootstrap: str, topic: str, records: int, *, one_by_one: bool) -> Read:
+    """From the first poll until so many records of a topic have come, which is what it holds."""
+    async with Consumer(bootstrap) as consumer:
+        await consumer.assign_topic(topic)
+        began_cpu, began = time.process_time(), time.perf_counter()
+        found = 0
+        while found < records:
+            found += await _poll(consumer, one_by_one=one_by_one)
+        return Read(found, time.perf_counter() - began, time.process_time() - began_cpu)
+
+
+async def read_for(bootstrap: str, topic: str, seconds: float) -> Read:
+    """Batches from the beginning, and again from there as often as there is time."""
+    async with Consumer(bootstrap) as consumer:
+        partitions = await consumer.assign_topic(topic)
+        ends = await consumer.end_offsets(partitions)
+        total = sum(ends.values())
+        began_cpu, began = time.process_time(), time.perf_counter()
+        found = of_round = 0
+        while time.perf_counter() < began + seconds:
+            got = await _poll(consumer, one_by_one=False)
+            found += got
+            of_round += got
+            if of_round >= total:
+                of_round = 0
+                await consumer.seek_to_beginning()
+        return Read(found, time.perf_counter() - began, time.process_time() - began_cpu)
+
+
+async def follow(bootstrap: str, topic: str, *, one_by_one: bool) -> Read:
+    """What comes from now on, from the first record to the last before a second without any."""
+    async with Consumer(bootstrap) as consumer:
+        await _at_end(consumer, topic)
+        waits_until = time.perf_counter() + FIRST_S
+        first = last = last_cpu = first_cpu = 0.0
+        found = 0
+        while time.perf_counter() < waits_until:
+            got = await _poll(consumer, one_by_one=one_by_one)
+            if got:
+                last, last_cpu = time.perf_counter(), time.process_time()
+                waits_until = last + QUIET_S
+                if not first:
+                    first, first_cpu = last, last_cpu
+                else:
+                    found += got  # the first only sets the clock going
+        return Read(found, max(last - first, 1e-9), last_cpu - first_cpu)
+
+
+async def observe(bootstrap: str, topic: str, warm_up_s: float) -> Timed:
+    """Milliseconds from the time that each record is stamped with until it is here; those that
+    were due within `warm_up_s` of the first do not count."""
+    found: list[float] = []
+    async with Consumer(bootstrap) as consumer:
+        await _at_end(consumer, topic)
+        waits_until = time.perf_counter() + FIRST_S
+        counts_from = 0.0
+        while time.perf_counter() < waits_until:
+            records = await consumer.poll(POLL_MS)
+            if not records:
+                continue
+            now = time.perf_counter()
+            waits_until = now + QUIET_S
+            for record in records:
+                assert record.value is not None
+                (due,) = STAMP.unpack_from(record.value)
+                if due == 0.0:  # it opened a connection
+                    continue
+                counts_from = counts_from or due + warm_up_s
+                if due >= counts_from:
+                    found.append((now - due) * 1000)
+    return timed(sorted(found))
+
+
+async def _at_end(consumer: Consumer, topic: str) -> None:
+    """Nothing is missed that is written once this has returned."""
+    partitions = await consumer.partitions_of(topic)
+    ends = await consumer.end_offsets(partitions)
+    consumer.assign(partitions)
+    for partition, end in ends.items():
+        await consumer.seek(partition, end)
+
+
+async def _poll(consumer: Consumer, *, one_by_one: bool) -> int:
+    if not one_by_one:
+        return sum(batch.record_count for batch in await consumer.poll_batches(POLL_MS))
+    count = 0
+    for record in await consumer.poll(POLL_MS, max_records=5_000):
+        assert record.value is not None
+        count += 1
+    return count

@@ -1,0 +1,198 @@
+"""What producing clients do in a process of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import time
+from functools import partial
+from typing import NamedTuple
+
+from bench.open_loop import Latencies, Schedule
+from bench.percentiles import Timed, timed
+from bench.suite.matrix import BATCH_BYTES, Case
+from bench.suite.payload import values
+from tidelog.client import Delivery, Producer
+from tidelog.errors import TidelogError
+from tidelog.model import Codec
+
+# Of the open loop, before it counts.
+WARM_UP_S = 1.0
+# So that the last acknowledgements of an overload are waited for, and not for ever.
+DRAIN_S = 30.0
+# The time when a record was due, by the clock that all processes of a machine share.
+STAMP = struct.Struct("<d")
+
+
+class Produced(NamedTuple):
+    """Values that were acknowledged, in bytes before compression. `failed`: records.
+    `cpu_s`: of this process."""
+
+    bytes: int
+    records: int
+    failed: int
+    seconds: float
+    cpu_s: float
+
+    @property
+    def mb_per_second(self) -> float:
+        return self.bytes / self.seconds / 1e6
+
+
+async def produce(bootstrap: str, topic: str, case: Case, seconds: float) -> Produced:
+    """As fast as it goes, round the partitions; until all of it is acknowledged."""
+    batch = values(case.record_bytes, case.records_per_batch)
+    async with Producer(
+        bootstrap,
+        acks=case.acks,
+        codec=case.codec,
+        batch_bytes=max(BATCH_BYTES, case.record_bytes),
+        max_request_bytes=1 << 20,
+    ) as producer:
+        for number in range(case.partitions):
+            await producer.send_many(topic, batch[:1], partition=number)
+        await producer.flush()
+        failed = 0
+
+        def settled(records: int, delivery: asyncio.Future[object]) -> None:
+            nonlocal failed
+            if delivery.exception() is not None:
+                failed += records
+
+        sent = 0
+        began_cpu, began = time.process_time(), time.perf_counter()
+        end = began + seconds
+        while time.perf_counter() < end:
+            number = sent % case.partitions
+            if case.by_record:
+                for value in batch:
+                    one = await producer.send(topic, value, partition=number)
+                    one.add_done_callback(partial(settled, 1))
+            else:
+                many = await producer.send_many(topic, batch, partition=number)
+                for of_batch in many.batches:
+                    of_batch.add_done_callback(partial(settled, len(batch)))
+            sent += 1
+        await producer.flush()
+        took, cpu = time.perf_counter() - began, time.process_time() - began_cpu
+    records = sent * len(batch) - failed
+    return Produced(records * case.record_bytes, records, failed, took, cpu)
+
+
+async def fill(bootstrap: str, topic: str, partitions: int, record_bytes: int, size: int) -> int:
+    """Records, of `size` bytes in all or a little more. Raises where one is not written."""
+    batch = values(record_bytes, BATCH_BYTES // record_bytes)
+    rounds = -(-size // (partitions * len(batch) * record_bytes))
+    async with Producer(bootstrap, batch_bytes=BATCH_BYTES) as producer:
+        last = []
+        for _ in range(rounds):
+            last = [
+                await producer.send_many(topic, batch, partition=number)
+                for number in range(partitions)
+            ]
+        for delivery in last:
+            await delivery
+        await producer.flush()
+    return rounds * partitions * len(batch)
+
+
+async def touch(bootstrap: str, topics: list[str], partitions: int, record_bytes: int) -> float:
+    """Seconds until each partition of each topic has a record, acknowledged by all."""
+    value = values(record_bytes, 1)
+    async with Producer(bootstrap, codec=Codec.NONE) as producer:
+        began = time.perf_counter()
+        sent = [
+            await producer.send_many(topic, value, partition=number)
+            for topic in topics
+            for number in range(partitions)
+        ]
+        for delivery in sent:
+            await delivery
+        return time.perf_counter() - began
+
+
+async def one_in_flight(
+    bootstrap: str, topic: str, partitions: int, record_bytes: int, seconds: float
+) -> list[float]:
+    """Milliseconds from each `send` to its acknowledgement by all, sorted; the first tenth of the
+    time does not count."""
+    rest = bytes(record_bytes - STAMP.size)
+    found: list[float] = []
+    async with Producer(bootstrap, linger_ms=0) as producer:
+        began = time.perf_counter()
+        number = 0
+        while (sent := time.perf_counter()) < began + seconds:
+            delivery = await producer.send(
+                topic, STAMP.pack(sent) + rest, partition=number % partitions
+            )
+            await delivery
+            if sent > began + seconds / 10:
+                found.append((time.perf_counter() - sent) * 1000)
+            number += 1
+    return sorted(found)
+
+
+async def many_in_flight(
+    bootstrap: str, topic: str, partitions: int, in_flight: int, seconds: float
+) -> tuple[float, list[float]]:
+    """Records a second, and milliseconds of each, sorted: so many at a time, each replaced when it
+    is acknowledged."""
+    value = values(1 << 10, 1)[0]
+    found: list[float] = []
+    async with Producer(bootstrap, linger_ms=0) as producer:
+        for number in range(partitions):
+            await (await producer.send(topic, value, partition=number))
+        began = time.perf_counter()
+        end = began + seconds
+
+        async def send(first: int) -> None:
+            number = first
+            while (sent := time.perf_counter()) < end:
+                await (await producer.send(topic, value, partition=number % partitions))
+                found.append((time.perf_counter() - sent) * 1000)
+                number += in_flight
+
+        await asyncio.gather(*map(send, range(in_flight)))
+        return len(found) / (time.perf_counter() - began), sorted(found)
+
+
+async def open_loop(
+    bootstrap: str, topics: list[str], partitions: int, rate: float, seconds: float
+) -> Timed:
+    """Single records of 1 KiB at a fixed rate, round topics and partitions. From when each was due
+    to its acknowledgement by all."""
+    rest = bytes((1 << 10) - STAMP.size)
+    latencies = Latencies()
+    unsettled: set[asyncio.Future[Delivery]] = set()
+
+    def settled(due: float, delivery: asyncio.Future[Delivery]) -> None:
+        unsettled.discard(delivery)
+        if delivery.exception() is None:
+            latencies.note(due, time.perf_counter())
+        else:
+            latencies.note_failure(due)
+
+    async with Producer(bootstrap, linger_ms=0) as producer:
+        for topic in topics:
+            await (await producer.send(topic, STAMP.pack(0.0) + rest, partition=0))
+        begin = time.perf_counter() + 0.1
+        schedule = Schedule(rate, begin)
+        end = begin + WARM_UP_S + seconds
+        sent = 0
+        while schedule.next_s < end:
+            await asyncio.sleep(max(0.0, schedule.next_s - time.perf_counter()))
+            for due in schedule.due(min(time.perf_counter(), end)):
+                topic = topics[sent % len(topics)]
+                number = sent // len(topics) % partitions
+                sent += 1
+                try:
+                    delivery = await producer.send(topic, STAMP.pack(due) + rest, partition=number)
+                except TidelogError:
+                    latencies.note_failure(due)
+                    continue
+                unsettled.add(delivery)
+                delivery.add_done_callback(partial(settled, due))
+        if unsettled:
+            await asyncio.wait(set(unsettled), timeout=DRAIN_S)
+    counted = latencies.within(begin + WARM_UP_S, end)
+    return timed(counted, latencies.failed)

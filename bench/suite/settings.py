@@ -1,0 +1,100 @@
+"""How much is measured: the full form, and the quick one of two minutes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from bench.options import CUSTOM
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`matrix`: all cases of producing, else a diagonal through them. `repeats`: of each figure
+    that is taken in turn with another. `..._s`: how long one measurement lasts. `read_mb`: size
+    of the backlog that consumers read. `rates`: records a second of open loops. `sizes`:
+    partitions of real clusters, `alone_sizes` of a controller alone."""
+
+    matrix: bool
+    repeats: int
+    produce_s: float
+    ceiling_s: float
+    read_mb: int
+    one_in_flight_s: float
+    open_loop_s: float
+    rates: tuple[int, ...]
+    in_flight_s: float
+    sizes: tuple[int, ...]
+    settle_s: float
+    idle_s: float
+    scrapes: int
+    alone_sizes: tuple[int, ...]
+
+
+FULL = Settings(
+    matrix=True,
+    repeats=5,
+    produce_s=3.0,
+    ceiling_s=1.0,
+    read_mb=1_500,
+    one_in_flight_s=15.0,
+    open_loop_s=20.0,
+    rates=(100, 1_000, 3_000, 10_000),
+    in_flight_s=5.0,
+    sizes=(1_000, 3_000, 10_000),
+    settle_s=15.0,
+    idle_s=30.0,
+    scrapes=10,
+    alone_sizes=(10_000, 30_000, 100_000),
+)
+QUICK = Settings(
+    matrix=False,
+    repeats=1,
+    produce_s=1.0,
+    ceiling_s=0.5,
+    read_mb=150,
+    one_in_flight_s=2.0,
+    open_loop_s=2.0,
+    rates=(100, 1_000),
+    in_flight_s=1.0,
+    sizes=(300,),
+    settle_s=2.0,
+    idle_s=4.0,
+    scrapes=3,
+    alone_sizes=(1_000, 3_000, 9_000),
+)
+FULL_FORM, QUICK_FORM = "full", "quick"
+
+# Parts by name, in the order in which they run. The quick form leaves the last ones out.
+ON_ONE_CLUSTER = ("throughput", "reading", "latency", "durability")
+SCALE_PARTS = ("scale", "alone")
+SLOW_PARTS = ("restart", "rolling", "history")
+PARTS = (*ON_ONE_CLUSTER, *SCALE_PARTS, *SLOW_PARTS)
+
+
+def parts_of(form: str, asked: Sequence[str]) -> tuple[str, ...]:
+    """In their order, whatever order they were asked for in; none asked: all of the form."""
+    if asked:
+        return tuple(part for part in PARTS if part in asked)
+    return PARTS if form == FULL_FORM else (*ON_ONE_CLUSTER, *SCALE_PARTS)
+
+
+def chosen(form: str, given: Mapping[str, object]) -> tuple[str, Settings]:
+    """`given`: what is not as in the form; None: it is. Raises ValueError for what cannot be."""
+    usual = FULL if form == FULL_FORM else QUICK
+    changed = {name: value for name, value in given.items() if value is not None}
+    for name, value in changed.items():
+        numbers = value if isinstance(value, tuple) else (value,)
+        if not numbers or any(number <= 0 for number in numbers):
+            raise ValueError(f"--{name.replace('_', '-')} is {value}; it is above 0")
+    settings = replace(usual, **changed)  # type: ignore[arg-type]
+    return (form if settings == usual else CUSTOM), settings
+
+
+def as_json(settings: Settings) -> dict[str, object]:
+    return asdict(settings)
+
+
+def tuple_fields() -> set[str]:
+    """Settings that are several numbers."""
+    return {name for name, usual in as_json(FULL).items() if isinstance(usual, tuple)}

@@ -1,0 +1,44 @@
+"""What the suite leaves behind."""
+
+import json
+from typing import Any
+
+from bench.report import Measured, at_most
+from bench.suite import document
+from bench.suite.outcome import Chart, Line, Outcome, Point
+from bench.suite.settings import QUICK
+
+CHART = Chart("reading", "Reading", "x", "y", [Line("a", [Point(1, 2.5)])], x_log=True)
+
+
+def content(outcomes: dict[str, Outcome], before: dict[str, Any] | None = None) -> dict[str, Any]:
+    seconds = dict.fromkeys(outcomes, 1.0)
+    return document.content("quick", QUICK, outcomes, seconds, before or {})
+
+
+def test_it_is_json_and_comes_back() -> None:
+    found = Outcome([Measured("speed", 1.23456, "MB/s", 0.5)], [CHART], {"cases": [1]})
+
+    whole = json.loads(json.dumps(content({"reading": found})))
+
+    assert document.results_of(whole) == {"reading": [Measured("speed", 1.2346, "MB/s", 0.5)]}
+    assert document.charts_of(whole) == {"reading": [CHART]}
+    assert whole["parts"]["reading"]["details"] == {"cases": [1]}
+
+
+def test_a_part_that_is_run_again_takes_its_place_and_leaves_the_others() -> None:
+    missed, met = at_most("wait", 9, 5, "ms"), at_most("wait", 4, 5, "ms")
+    alone = Outcome([Measured("memory", 1, "MB")])
+    before = content({"latency": Outcome([missed]), "alone": alone})
+    assert before["not_met"] == ["wait"]
+
+    after = content({"latency": Outcome([met])}, json.loads(json.dumps(before)))
+
+    assert after["not_met"] == []
+    assert [row["name"] for row in after["results"]] == ["wait", "memory"]
+    assert list(after["parts"]) == ["latency", "alone"]
+
+
+def test_only_the_full_form_has_the_name_of_the_whole() -> None:
+    assert document.name_of("full") == "bench"
+    assert document.name_of("custom") == "bench.partial"

@@ -1,0 +1,25 @@
+"""A controller with everything around it simulated."""
+
+from bench.scale.alone import measure
+from bench.scale.lone_controller import LoneController
+from tidelog_controller.state.events import CreateTopic
+
+
+async def test_a_small_one_goes_all_the_way() -> None:
+    figures = await measure(30)
+
+    assert figures.problems == {}
+    assert figures.found["failover_leaders"] == 10
+    assert figures.found["plan_cpu_s"] <= figures.found["failover_cpu_s"]
+
+
+def test_leaders_are_counted_as_the_store_has_them() -> None:
+    lone = LoneController(3)
+    lone.take_over()
+
+    lone.feed(CreateTopic(1, "sea", 6, 3, {}, False, 1_000))
+
+    assert lone.led == {1: 2, 2: 2, 3: 2}
+    assert lone.spent.transactions >= 2
+    assert lone.spent.commands >= 3
+    assert lone.errors == []

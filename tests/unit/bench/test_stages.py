@@ -1,0 +1,94 @@
+"""Stages of a failover, a takeover and a shutdown, out of what was told."""
+
+import pytest
+
+from bench.scale import stages
+from bench.scale.stages import Failover, MissingEventsError, Takeover
+from tidelog.state_changes.event import Kind, Stage, StateChange
+
+
+def told(
+    time_ms: int,
+    kind: Kind,
+    stage: Stage,
+    *,
+    service: str = "controller-1",
+    topic: str = "",
+    broker: int = -1,
+) -> StateChange:
+    return StateChange(time_ms, service, kind, stage, topic=topic, broker=broker)
+
+
+def elected(partition: int) -> list[StateChange]:
+    late = partition * 10
+    leads = {"service": "broker-1", "topic": "sea"}
+    return [
+        told(1_100 + late, Kind.ELECTION, Stage.REQUESTED, topic="sea"),
+        told(1_150 + late, Kind.ELECTION, Stage.COMPLETED, topic="sea"),
+        told(1_180 + late, Kind.BECOME_LEADER, Stage.RECEIVED, **leads),  # type: ignore[arg-type]
+        told(1_190 + late, Kind.BECOME_LEADER, Stage.COMPLETED, **leads),  # type: ignore[arg-type]
+    ]
+
+
+FENCED = told(1_080, Kind.BROKER_FENCED, Stage.REQUESTED, broker=3)
+
+
+def test_stages_follow_each_other_and_end_with_the_last_partition() -> None:
+    events = [FENCED, *elected(0), *elected(5)]
+
+    found = stages.failover(events, ["sea"], 2, 1_000)
+
+    assert found == Failover(2, detected=80, decided=70, stored=120, told=30, writable=10)
+    assert found.after_detection == 160
+
+
+def test_other_topics_and_what_was_before_do_not_count() -> None:
+    events = [
+        told(500, Kind.BROKER_FENCED, Stage.REQUESTED, broker=2),
+        FENCED,
+        *elected(0),
+        told(9_000, Kind.ELECTION, Stage.COMPLETED, topic="__state_changes"),
+    ]
+
+    assert stages.failover(events, ["sea"], 1, 1_000).stored == 70
+
+
+def test_a_failover_of_fewer_than_all_is_none() -> None:
+    with pytest.raises(MissingEventsError, match="told 1 times, not 2"):
+        stages.failover([FENCED, *elected(0)], ["sea"], 2, 1_000)
+    with pytest.raises(MissingEventsError, match="had gone"):
+        stages.failover(elected(0), ["sea"], 1, 1_000)
+
+
+def test_a_takeover_counts_from_the_election_of_the_next() -> None:
+    of_next = "controller-2"
+    events = [
+        told(900, Kind.COMMAND, Stage.REQUESTED),
+        told(4_000, Kind.CONTROLLER_ELECTED, Stage.COMPLETED, service=of_next),
+        told(4_200, Kind.CONTROLLER_LOADED, Stage.COMPLETED, service=of_next),
+        told(4_250, Kind.COMMAND, Stage.REQUESTED, service=of_next),
+        told(4_280, Kind.COMMAND, Stage.COMPLETED, service="broker-1"),
+        told(4_300, Kind.COMMAND, Stage.ACKNOWLEDGED, service=of_next),
+        told(4_400, Kind.COMMAND, Stage.ACKNOWLEDGED, service=of_next),
+    ]
+
+    assert stages.takeover(events, 1_000, 2) == Takeover(3_000, 200, 250, 400)
+    with pytest.raises(MissingEventsError):
+        stages.takeover(events, 1_000, 3)
+
+
+def test_a_shutdown_that_gave_up_has_handed_nothing_over() -> None:
+    done = told(1_700, Kind.BROKER_STOPPING, Stage.COMPLETED, service="broker-1", broker=1)
+
+    assert stages.handed_over([done], 1, 1_000) == 700
+    with pytest.raises(MissingEventsError):
+        stages.handed_over([done._replace(stage=Stage.FAILED)], 1, 1_000)
+
+
+def test_the_last_replica_in_sync_ends_a_restart() -> None:
+    events = [
+        told(at, Kind.ISR_EXPAND, Stage.COMPLETED, service="broker-1", topic="sea")
+        for at in (1_200, 1_900)
+    ]
+
+    assert stages.last_in_sync(events, ["sea"], 1_000) == 900
