@@ -6,13 +6,15 @@ import time
 from typing import NamedTuple
 
 from bench.percentiles import Timed, timed
-from bench.suite.producers import STAMP
+from bench.suite.producers import LAST, NOT_TIMED, STAMP
 from tidelog.client import Consumer
+from tidelog.model import TopicPartition
 
 POLL_MS = 200
-# So long without a record is the end of what a producer sent.
-QUIET_S = 1.0
+# So long without a record is the end of what a producer sent as fast as it could.
+QUIET_S = 1.5
 FIRST_S = 30.0
+GIVE_UP_S = 60.0
 
 
 class Read(NamedTuple):
@@ -60,7 +62,7 @@ async def read_for(bootstrap: str, topic: str, seconds: float) -> Read:
 
 
 async def follow(bootstrap: str, topic: str, *, one_by_one: bool) -> Read:
-    """What comes from now on, from the first record to the last before a second without any."""
+    """What comes from now on, from the first record to the last before a pause."""
     async with Consumer(bootstrap) as consumer:
         await _at_end(consumer, topic)
         waits_until = time.perf_counter() + FIRST_S
@@ -79,37 +81,37 @@ async def follow(bootstrap: str, topic: str, *, one_by_one: bool) -> Read:
 
 
 async def observe(bootstrap: str, topic: str, warm_up_s: float) -> Timed:
-    """Milliseconds from the time that each record is stamped with until it is here; those that
-    were due within `warm_up_s` of the first do not count."""
+    """Milliseconds from the time that each record is stamped with until it is here, up to the last
+    of each partition; those that were due within `warm_up_s` of the first do not count."""
     found: list[float] = []
     async with Consumer(bootstrap) as consumer:
-        await _at_end(consumer, topic)
-        waits_until = time.perf_counter() + FIRST_S
+        going = set(await _at_end(consumer, topic))
         counts_from = 0.0
-        while time.perf_counter() < waits_until:
-            records = await consumer.poll(POLL_MS)
-            if not records:
-                continue
+        while going:
+            records = await consumer.poll(int(GIVE_UP_S * 1000))
             now = time.perf_counter()
-            waits_until = now + QUIET_S
+            if not records:
+                raise TimeoutError(f"no record for {GIVE_UP_S:g} s, and {len(going)} are to end")
             for record in records:
                 assert record.value is not None
                 (due,) = STAMP.unpack_from(record.value)
-                if due == 0.0:  # it opened a connection
-                    continue
-                counts_from = counts_from or due + warm_up_s
-                if due >= counts_from:
-                    found.append((now - due) * 1000)
+                if due == LAST:
+                    going.discard(TopicPartition(record.topic, record.partition))
+                elif due != NOT_TIMED:
+                    counts_from = counts_from or due + warm_up_s
+                    if due >= counts_from:
+                        found.append((now - due) * 1000)
     return timed(sorted(found))
 
 
-async def _at_end(consumer: Consumer, topic: str) -> None:
+async def _at_end(consumer: Consumer, topic: str) -> list[TopicPartition]:
     """Nothing is missed that is written once this has returned."""
     partitions = await consumer.partitions_of(topic)
     ends = await consumer.end_offsets(partitions)
     consumer.assign(partitions)
     for partition, end in ends.items():
         await consumer.seek(partition, end)
+    return partitions
 
 
 async def _poll(consumer: Consumer, *, one_by_one: bool) -> int:

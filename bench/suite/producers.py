@@ -22,6 +22,8 @@ WARM_UP_S = 1.0
 DRAIN_S = 30.0
 # The time when a record was due, by the clock that all processes of a machine share.
 STAMP = struct.Struct("<d")
+# In the place of a time: nothing is timed by this record; after it, none comes in its partition.
+NOT_TIMED, LAST = 0.0, -1.0
 
 
 class Produced(NamedTuple):
@@ -129,6 +131,7 @@ async def one_in_flight(
             if sent > began + seconds / 10:
                 found.append((time.perf_counter() - sent) * 1000)
             number += 1
+        await _end(producer, topic, partitions)
     return sorted(found)
 
 
@@ -174,7 +177,7 @@ async def open_loop(
 
     async with Producer(bootstrap, linger_ms=0) as producer:
         for topic in topics:
-            await (await producer.send(topic, STAMP.pack(0.0) + rest, partition=0))
+            await (await producer.send(topic, STAMP.pack(NOT_TIMED) + rest, partition=0))
         begin = time.perf_counter() + 0.1
         schedule = Schedule(rate, begin)
         end = begin + WARM_UP_S + seconds
@@ -194,5 +197,13 @@ async def open_loop(
                 delivery.add_done_callback(partial(settled, due))
         if unsettled:
             await asyncio.wait(set(unsettled), timeout=DRAIN_S)
+        for topic in topics:
+            await _end(producer, topic, partitions)
     counted = latencies.within(begin + WARM_UP_S, end)
     return timed(counted, latencies.failed)
+
+
+async def _end(producer: Producer, topic: str, partitions: int) -> None:
+    for number in range(partitions):
+        await producer.send(topic, STAMP.pack(LAST), partition=number)
+    await producer.flush()

@@ -54,11 +54,13 @@ def outcome(one: OneInFlight, rates: Sequence[Rate]) -> Outcome:
 
 
 def _bounded(what: str, timed: Timed) -> Iterable[Measured]:
-    for name, value in timed.p.items():
-        if name in WANTED_MS:
-            yield at_most(f"{what}: {name}", value, WANTED_MS[name], "ms")
-        else:
-            yield Measured(f"{what}: {name}", value, "ms")
+    yield from (
+        at_most(f"{what}: {name}", timed.p[name], bound, "ms")
+        if name in timed.p
+        else Measured(f"{what}: {name}, of {timed.samples} samples", 0, "ms", None, "more", False)
+        for name, bound in WANTED_MS.items()
+    )
+    yield from (r for r in _told(what, timed) if r.name.rpartition(": ")[2] not in WANTED_MS)
 
 
 def _told(what: str, timed: Timed) -> Iterable[Measured]:
