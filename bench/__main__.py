@@ -36,6 +36,7 @@ from bench.suite.settings import (
     parts_of,
     tuple_fields,
 )
+from bench.suite.tables import show
 
 OUT = Path("out")
 _ON_BED = {
@@ -154,7 +155,7 @@ def main(argv: Sequence[str]) -> int:
             written = save(form, settings, suite)
             shutil.rmtree(directory, ignore_errors=True)
     for part, found in suite.outcomes.items():
-        report.show(found.results, console, title=f"Tidelog bench: {part} ({form})")
+        show(found.results, console, f"Tidelog bench: {part} ({form})")
     console.print(f"Written: {', '.join(map(str, written))}", highlight=False)
     missed = [r.name for found in suite.outcomes.values() for r in found.results if r.met is False]
     if missed:

@@ -13,9 +13,11 @@ from typing import Any
 
 from bench.plots.drawing import png
 from bench.report import Measured
+from bench.scale.by_size import BySize, arranged
 from bench.suite import document
 from bench.suite.outcome import Chart
 
+STYLES = {True: "met", False: "missed", None: ""}
 _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem;
   color: #1b1f24; background: #fff; }
@@ -57,7 +59,9 @@ def html(whole: Mapping[str, Any], drawn: Mapping[str, Sequence[tuple[Chart, byt
     for part in parts:
         body.append(f'<h2 id="{part}">{part}</h2>')
         body += map(_picture, drawn.get(part, ()))
-        body.append(_table(results.get(part, ())))
+        by_size, others = arranged(results.get(part, ()))
+        body.append(_by_size(by_size) if by_size.rows else "")
+        body.append(_table(others) if others else "")
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>Tidelog bench</title>'
         f"<style>{_STYLE}</style></head>\n<body>\n" + "\n".join(body) + "\n</body></html>\n"
@@ -83,9 +87,26 @@ def _table(results: Iterable[Measured]) -> str:
     return f"<table>{head}{''.join(map(_row, results))}</table>"
 
 
+def _by_size(found: BySize) -> str:
+    head = "".join(f"<th>{size:,}" for size in found.sizes)
+    rows = "".join(
+        f"<tr><td>{escape(row.text)}"
+        + "".join(_cell(row.by_size.get(size)) for size in found.sizes)
+        + f"<td>{escape(row.unit)}<td>{escape(row.wanted)}</tr>"
+        for row in found.rows
+    )
+    return f"<table><tr><th>partitions{head}<th>unit<th>wanted</tr>{rows}</table>"
+
+
+def _cell(result: Measured | None) -> str:
+    if result is None:
+        return "<td>"
+    return f'<td class="number {STYLES[result.met]}">{result.value:,.2f}'
+
+
 def _row(result: Measured) -> str:
     ratio = "" if result.ratio_to_ceiling is None else f"{result.ratio_to_ceiling:.2f}"
-    style = {True: "met", False: "missed", None: ""}[result.met]
+    style = STYLES[result.met]
     return (
         f'<tr><td>{escape(result.name)}<td class="number">{result.value:,.2f}'
         f'<td>{escape(result.unit)}<td class="number">{ratio}'

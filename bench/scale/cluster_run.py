@@ -19,8 +19,9 @@ from bench.scrape import read
 from bench.suite.producers import WARM_UP_S, open_loop, touch
 from bench.suite.progress import Display
 from bench.suite.settings import Settings
-from bench.worker import Worker
+from bench.worker import Worker, WorkerError
 from tidelog.client import Admin
+from tidelog.errors import TidelogError
 from tidelog.request_bounds import MAX_ASSIGNED_PARTITIONS
 from tidelog_runtime.local.cluster import LocalCluster
 from tidelog_runtime.local.errors import ClusterError
@@ -36,6 +37,7 @@ LOAD_RATE = 50.0
 BEFORE_S = 1.5
 AFTER_S = 4.0
 AFTER_S_EACH_1000 = 2.5
+PROBLEMS = (stages.MissingEventsError, TimeoutError, ClusterError, WorkerError, TidelogError)
 STEPS = ("creation", "idle", "failover", "restart", "shutdown", "clean restart", "takeover")
 # Leaders stay where they are unless the bench does something.
 CONTROLLER_CONFIG = {"leader_balance": False}
@@ -87,9 +89,10 @@ class _Run:
             self._journal.mark()
             try:
                 self._figures.found |= await step()
-            except (stages.MissingEventsError, TimeoutError, ClusterError) as error:
-                why = str(error) or f"not done within {TIMEOUT_S:g} s"
-                self._figures.problems[name] = why.splitlines()[0]
+            except PROBLEMS as error:
+                why = str(error).strip() or f"not done within {TIMEOUT_S:g} s"
+                # Of a worker's traceback the last line says what it was.
+                self._figures.problems[name] = why.splitlines()[-1]
         return self._figures
 
     # The steps.

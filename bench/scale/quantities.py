@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from bench.report import Measured, at_most
+from bench.scale.by_size import name_of
 from bench.scale.growth import exponent
 from bench.suite.outcome import Chart, Line, Outcome, Point
 
@@ -59,7 +60,7 @@ def _results(
 ) -> Sequence[Measured]:
     results = []
     for quantity in quantities:
-        name = f"{figures.partitions:,} partitions: {quantity.text}"
+        name = name_of(figures.partitions, quantity.text)
         value = figures.found.get(quantity.key)
         is_bounded = quantity.bound is not None and figures.partitions == bounded_size
         if value is not None and is_bounded:
@@ -74,7 +75,7 @@ def _results(
         *results,
         *(
             Measured(
-                f"{figures.partitions:,} partitions: {step}: {why}",
+                name_of(figures.partitions, f"{step}: {why}"),
                 0,
                 "",
                 wanted="measured",

@@ -2,6 +2,8 @@
 
 import pytest
 
+from bench.report import Measured
+from bench.scale.by_size import arranged
 from bench.scale.exposition import StoreWork, store_work, sums
 from bench.scale.growth import exponent
 from bench.scale.quantities import Quantity, SizeFigures, outcome
@@ -78,3 +80,16 @@ def test_each_quantity_has_a_line_over_the_sizes_with_its_power() -> None:
     assert [line.label for line in chart.lines] == ["cost (n^1.00)"]
     assert chart.lines[0].points == [Point(1_000, 1.0), Point(10_000, 10.0)]
     assert found.details["growth_exponents"] == {"cost_s": 1.0}
+
+
+def test_sizes_stand_side_by_side() -> None:
+    sizes = [SizeFigures(size, {"cost_s": size / 1000}) for size in (1_000, 10_000)]
+    other = Measured("growth", 1.0, "")
+
+    by_size, others = arranged([*outcome("x", "x", [COST], 10_000, sizes).results, other])
+
+    assert by_size.sizes == [1_000, 10_000]
+    (row,) = by_size.rows
+    assert (row.text, row.unit, row.wanted) == ("cost", "s", "<= 2 at 10,000")
+    assert [row.by_size[size].value for size in by_size.sizes] == [1.0, 10.0]
+    assert others == [other]
