@@ -6,10 +6,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 
 from bench.percentiles import median
 from bench.process_figures import cpu_seconds, open_segments, rss_mb
+from bench.profiles import profiled
 from bench.scale import stages
 from bench.scale.cluster_quantities import of_failover, of_store, of_takeover
 from bench.scale.exposition import StoreWork, store_work, sums
@@ -31,6 +33,8 @@ REPLICAS = (3, 1, 2)
 FACTOR = len(REPLICAS)
 RECORD_BYTES = 100
 TIMEOUT_S = 300.0
+READY_TIMEOUT_S = 120.0
+PROFILES = Path("out/profiles")
 POLL_S = 0.5
 # A client that writes meanwhile: records a second, and for how long before and after the SIGKILL.
 LOAD_RATE = 50.0
@@ -49,7 +53,7 @@ async def measure(
     cluster = LocalCluster(directory, usual_ports=False, controller_config=CONTROLLER_CONFIG)
     await cluster.start()
     try:
-        await cluster.ready()
+        await cluster.ready(READY_TIMEOUT_S)
         return await _Run(cluster, partitions, settings, display, worker).figures()
     finally:
         await cluster.stop()
@@ -88,12 +92,21 @@ class _Run:
             self._display.step(f"{self._partitions:,} partitions: {name}")
             self._journal.mark()
             try:
-                self._figures.found |= await step()
+                async with self._profiled(name):
+                    self._figures.found |= await step()
             except PROBLEMS as error:
                 why = str(error).strip() or f"not done within {TIMEOUT_S:g} s"
                 # Of a worker's traceback the last line says what it was.
                 self._figures.problems[name] = why.splitlines()[-1]
         return self._figures
+
+    def _profiled(self, step: str) -> AbstractAsyncContextManager[None]:
+        """Of those that run when it begins."""
+        if not self._settings.profile:
+            return nullcontext()
+        services = [p for p in self._cluster.processes() if p.name != "etcd"]
+        pids = {p.name: p.pid for p in services if p.pid is not None}
+        return profiled(PROFILES, f"{self._partitions} {step}", pids)
 
     # The steps.
 
@@ -179,7 +192,8 @@ class _Run:
         leader = await self._leader()
         before = await self._store_work()
         asked_ms, began = time.time() * 1000, time.perf_counter()
-        await self._cluster.stop_broker(leader)
+        if not await self._cluster.broker_process(leader).stop(TIMEOUT_S):
+            raise TimeoutError
         ended_s = time.perf_counter() - began
         await self._quiet()
         work = (await self._store_work()).since(before)

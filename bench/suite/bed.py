@@ -16,6 +16,7 @@ from tidelog.client import Admin
 from tidelog_runtime.local.cluster import LocalCluster
 
 CREATION_TIMEOUT_MS = 120_000
+READY_TIMEOUT_S = 120.0
 # What topics that are written to keep, all partitions of a broker together: nobody reads them, and
 # the disk is not endless.
 KEPT_BYTES = 1 << 30
@@ -89,7 +90,7 @@ async def bed(directory: Path) -> AsyncIterator[Bed]:
         producer = await stack.enter_async_context(Worker("producer"))
         consumer = await stack.enter_async_context(Worker("consumer"))
         address = await stack.enter_async_context(noop_server())
-        await cluster.ready()
+        await cluster.ready(READY_TIMEOUT_S)
         yield Bed(cluster, producer, consumer, address)
 
 

@@ -13,7 +13,8 @@ class Settings:
     """`matrix`: all cases of producing, else a diagonal through them. `repeats`: of each figure
     that is taken in turn with another. `..._s`: how long one measurement lasts. `read_mb`: size
     of the backlog that consumers read. `rates`: records a second of open loops. `sizes`:
-    partitions of real clusters, `alone_sizes` of a controller alone."""
+    partitions of real clusters, `alone_sizes` of a controller alone. `profile`: whether py-spy
+    samples each step of these clusters into out/profiles, which takes of their time."""
 
     matrix: bool
     repeats: int
@@ -29,6 +30,7 @@ class Settings:
     idle_s: float
     scrapes: int
     alone_sizes: tuple[int, ...]
+    profile: bool = False
 
 
 FULL = Settings(
@@ -84,6 +86,8 @@ def chosen(form: str, given: Mapping[str, object]) -> tuple[str, Settings]:
     usual = FULL if form == FULL_FORM else QUICK
     changed = {name: value for name, value in given.items() if value is not None}
     for name, value in changed.items():
+        if isinstance(value, bool):
+            continue
         numbers = value if isinstance(value, tuple) else (value,)
         if not numbers or any(number <= 0 for number in numbers):
             raise ValueError(f"--{name.replace('_', '-')} is {value}; it is above 0")
