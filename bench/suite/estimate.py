@@ -13,8 +13,8 @@ FOLLOWING_S = 1.7
 # What a machine of two cores writes and reads, 10^6 bytes a second.
 WRITES_MB, READS_MB, READS_RECORDS_MB = 60.0, 300.0, 80.0
 # Of a real cluster, beyond what waits by the clock; for each 1,000 partitions.
-SIZE_S, SIZE_S_EACH_1000 = 45.0, 30.0
-ALONE_S, ALONE_S_EACH_1000 = 1.5, 0.5
+SIZE_S, SIZE_S_EACH_1000 = 32.0, 17.0
+ALONE_S, ALONE_S_EACH_1000 = 1.2, 0.28
 SLOW_S = {"restart": 60.0, "rolling": 60.0, "history": 40.0}
 
 
