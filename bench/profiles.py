@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 PY_SPY = Path(sys.executable).with_name("py-spy")
 SAMPLES_A_SECOND = 200
-SHOWN = 25
+SHOWN = 45
 END_S = 20.0
 
 
@@ -84,7 +84,9 @@ async def profiled(directory: Path, step: str, pids: Mapping[str, int]) -> Async
 def main(paths: Iterable[Path]) -> None:
     for path in paths:
         samples, found = hottest(path.read_text().splitlines())
-        sys.stdout.write(f"{path.name}: {samples / SAMPLES_A_SECOND:.1f} s of processor\n")
+        sys.stdout.write(
+            f"{path.name}: {samples / SAMPLES_A_SECOND:.1f} s that threads were to run\n"
+        )
         for hot in found[:SHOWN]:
             sys.stdout.write(f"  {hot.whole:6.1%} {hot.own:6.1%}  {hot.function}\n")
 

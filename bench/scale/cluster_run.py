@@ -35,6 +35,8 @@ RECORD_BYTES = 100
 TIMEOUT_S = 300.0
 READY_TIMEOUT_S = 120.0
 PROFILES = Path("out/profiles")
+# Who is sampled is slow, and is not to be taken for dead.
+PROFILED_LEASE_S = 30
 POLL_S = 0.5
 # A client that writes meanwhile: records a second, and for how long before and after the SIGKILL.
 LOAD_RATE = 50.0
@@ -50,7 +52,13 @@ CONTROLLER_CONFIG = {"leader_balance": False}
 async def measure(
     directory: Path, partitions: int, settings: Settings, display: Display, worker: Worker
 ) -> SizeFigures:
-    cluster = LocalCluster(directory, usual_ports=False, controller_config=CONTROLLER_CONFIG)
+    slow = {"lease_ttl_seconds": PROFILED_LEASE_S} if settings.profile else {}
+    cluster = LocalCluster(
+        directory,
+        usual_ports=False,
+        broker_config=slow,
+        controller_config={**CONTROLLER_CONFIG, **slow},
+    )
     await cluster.start()
     try:
         await cluster.ready(READY_TIMEOUT_S)
@@ -92,8 +100,7 @@ class _Run:
             self._display.step(f"{self._partitions:,} partitions: {name}")
             self._journal.mark()
             try:
-                async with self._profiled(name):
-                    self._figures.found |= await step()
+                self._figures.found |= await step()
             except PROBLEMS as error:
                 why = str(error).strip() or f"not done within {TIMEOUT_S:g} s"
                 # Of a worker's traceback the last line says what it was.
@@ -113,7 +120,7 @@ class _Run:
     async def _create(self) -> Mapping[str, float]:
         before, began = await self._store_work(), time.perf_counter()
         assignment = (REPLICAS,) * self._of_topic
-        async with Admin(self._cluster.bootstrap) as admin:
+        async with self._profiled("creation"), Admin(self._cluster.bootstrap) as admin:
             await asyncio.gather(
                 *(
                     admin.create_topic(
@@ -140,7 +147,8 @@ class _Run:
         etcd = None if self._cluster.etcd is None else self._cluster.etcd.process.pid
         pids = [pid for pid in (*brokers, controller, etcd) if pid is not None]
         before, began = {pid: cpu_seconds(pid) for pid in pids}, time.perf_counter()
-        await asyncio.sleep(self._settings.idle_s)
+        async with self._profiled("idle"):
+            await asyncio.sleep(self._settings.idle_s)
         elapsed_s = time.perf_counter() - began
         percent = {pid: 100 * (cpu_seconds(pid) - before[pid]) / elapsed_s for pid in pids}
         found = {
@@ -172,8 +180,10 @@ class _Run:
             )
         )
         await asyncio.sleep(WARM_UP_S + BEFORE_S)
-        killed_ms = time.time() * 1000
-        await self._cluster.kill(leader)
+        async with self._profiled("failover"):
+            killed_ms = time.time() * 1000
+            await self._cluster.kill(leader)
+            await self._quiet()
         load = await loading
         await self._quiet()
         work = (await self._store_work()).since(before)
@@ -185,46 +195,50 @@ class _Run:
         return of_failover(found) | longest_s | of_store("failover", work, found.leaders)
 
     async def _restart_after_crash(self) -> Mapping[str, float]:
-        serves_s, in_sync_s = await self._restart()
+        serves_s, in_sync_s = await self._restart("restart after SIGKILL")
         return {"crash_serves_s": serves_s, "crash_in_sync_s": in_sync_s}
 
     async def _shutdown(self) -> Mapping[str, float]:
         leader = await self._leader()
         before = await self._store_work()
-        asked_ms, began = time.time() * 1000, time.perf_counter()
-        if not await self._cluster.broker_process(leader).stop(TIMEOUT_S):
-            raise TimeoutError
-        ended_s = time.perf_counter() - began
-        await self._quiet()
+        async with self._profiled("shutdown"):
+            asked_ms, began = time.time() * 1000, time.perf_counter()
+            if not await self._cluster.broker_process(leader).stop(TIMEOUT_S):
+                raise TimeoutError
+            ended_s = time.perf_counter() - began
+            await self._quiet()
         work = (await self._store_work()).since(before)
         found = {"shutdown_s": ended_s} | of_store("shutdown", work, self._figures.partitions)
         handed_over_ms = stages.handed_over(self._journal.events(), leader, asked_ms)
         return found | {"handed_over_s": handed_over_ms / 1000}
 
     async def _restart_after_stop(self) -> Mapping[str, float]:
-        serves_s, in_sync_s = await self._restart()
+        serves_s, in_sync_s = await self._restart("restart after stop")
         return {"restart_serves_s": serves_s, "restart_in_sync_s": in_sync_s}
 
     async def _takeover(self) -> Mapping[str, float]:
-        killed_ms = time.time() * 1000
-        await self._cluster.kill_controller(await self._active_controller())
-        await self._cluster.ready(TIMEOUT_S)
-        await self._quiet()
+        active = await self._active_controller()
+        async with self._profiled("takeover"):
+            killed_ms = time.time() * 1000
+            await self._cluster.kill_controller(active)
+            await self._cluster.ready(TIMEOUT_S)
+            await self._quiet()
         events = self._journal.events()
         return of_takeover(stages.takeover(events, killed_ms, len(self._cluster.broker_ids)))
 
     # What they share.
 
-    async def _restart(self) -> tuple[float, float]:
+    async def _restart(self, step: str) -> tuple[float, float]:
         """Of the broker that does not run: seconds until it serves, and until it is in sync."""
         down = [b for b in self._cluster.broker_ids if self._cluster.broker_process(b).pid is None]
         began_ms, began = time.time() * 1000, time.perf_counter()
         for broker in down:
             self._cluster.start_broker(broker)
-        await self._cluster.ready(TIMEOUT_S)
-        serves_s = time.perf_counter() - began
-        await self._in_sync()
-        await self._quiet()
+        async with self._profiled(step):
+            await self._cluster.ready(TIMEOUT_S)
+            serves_s = time.perf_counter() - began
+            await self._in_sync()
+            await self._quiet()
         in_sync_ms = stages.last_in_sync(self._journal.events(), self._topics, began_ms)
         return serves_s, in_sync_ms / 1000
 
