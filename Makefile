@@ -10,7 +10,7 @@ PLOTS_STAMP := $(VENV)/.installed-plots
 PROTOS := $(wildcard proto/tidelog/v1/*.proto)
 
 .PHONY: help demo up test sim model mutants api-fuzz compose-test examples-test faults lint bench bench-grow \
-	bench-console bench-spark-check spark spark-kills screenshots proto dashboards lock system-deps clean
+	bench-console bench-spark-check bench-spark-read spark spark-kills screenshots proto dashboards lock system-deps clean
 
 help:
 	@echo "make demo         show the main job: produce, kill a leader and a controller, lose nothing"
@@ -26,6 +26,7 @@ help:
 	@echo "make bench-grow   measure growing and shrinking under load; QUICK=1 with little data"
 	@echo "make bench-console  measure the web console over 3,000 partitions; QUICK=1 over few"
 	@echo "make bench-spark-check  check a history of 100 million operations on Spark; QUICK=1 of one million"
+	@echo "make bench-spark-read  read ten million records by Spark, beside Kafka's own source on three brokers of Kafka; needs Maven; QUICK=1 half a million"
 	@echo "make spark        install what Spark and the jobs on it need; Java 17 comes by make system-deps"
 	@echo "make spark-kills  kill Spark's driver and executors in a streaming copy and in an archive; test the README's examples; QUICK=1 once each, BY_KEY=1"
 	@echo "make screenshots  take the README's pictures of the web console anew"
@@ -104,6 +105,10 @@ spark-kills: $(STAMP) $(SPARK_STAMP)
 
 bench-spark-check: $(STAMP) $(SPARK_STAMP)
 	$(BIN)/python -m bench.spark_check $(if $(QUICK),--quick)
+
+# Needs Maven, by which Kafka comes, with Java 17.
+bench-spark-read: $(STAMP) $(SPARK_STAMP)
+	$(BIN)/python -m bench.spark_read $(if $(QUICK),--quick)
 
 screenshots: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m bench.console.screenshots docs/screenshots

@@ -1,0 +1,54 @@
+"""Jars as Maven resolves them, from the files in `maven/`."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+POMS = Path(__file__).parent / "maven"
+_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:build-classpath"
+_TIMEOUT_S = 900
+
+
+class MavenError(Exception):
+    """`str(error)` says what is missing, and what would be right."""
+
+
+def jars(name: str, directory: Path) -> list[Path]:
+    """Those of `maven/NAME.xml` and all that they need; each stays where Maven keeps it."""
+    program = shutil.which("mvn")
+    if program is None:
+        raise MavenError(
+            "Maven is not installed, and Kafka comes by it: install it (on Debian: apt-get install "
+            "maven), and let it reach Maven Central or a mirror that its settings.xml names"
+        )
+    listed = directory / f"{name}.classpath"
+    run = subprocess.run(
+        [
+            program,
+            "--quiet",
+            "--batch-mode",
+            "--file",
+            str(POMS / f"{name}.xml"),
+            _GOAL,
+            f"-Dmdep.outputFile={listed}",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT_S,
+    )
+    if run.returncode != 0:
+        errors = [line for line in run.stdout.splitlines() if "ERROR" in line][:3]
+        raise MavenError(
+            f"Maven could not resolve {POMS / name}.xml; it needs Maven Central, or a mirror that "
+            "its settings.xml names, the first time:\n" + "\n".join(errors)
+        )
+    return [Path(part) for part in listed.read_text().strip().split(":")]
+
+
+def version(artifact: str, of: Sequence[Path]) -> str:
+    """Of a jar that is among them."""
+    (found,) = (jar for jar in of if jar.parent.parent.name == artifact)
+    return found.parent.name

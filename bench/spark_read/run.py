@@ -1,0 +1,229 @@
+"""Both clusters are filled, and read in turn, each reading by a driver of Spark of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pyspark
+
+from bench.spark_read import maven, tidelog_topics
+from bench.spark_read.driver import Answer, Order, Task
+from bench.spark_read.kafka_cluster import KafkaCluster
+from bench.spark_read.kafka_settings import COMMON, REPLICATION_FACTOR, jvm_options
+from bench.spark_read.records import Totals, ends
+from bench.spark_read.results import KAFKA, TIDELOG, OneTask, Outcome, Reading, short_records
+from bench.spark_read.settings import Settings
+from tidelog_runtime.local.cluster import LocalCluster
+
+ROOT = Path(__file__).parents[2]
+TOPIC = "sea"
+ONE_PARTITION = "strait"
+DRIVER_S = 3_600
+# The producer's, so that batches are full.
+KAFKA_LINGER_MS = 100
+_TAIL_BYTES = 4_000
+
+Say = Callable[[str], None]
+
+
+class DriverError(Exception):
+    """A driver has failed; `str(error)` has the end of its log."""
+
+
+@dataclass(frozen=True)
+class Jars:
+    source: Sequence[Path]
+    brokers: Sequence[Path]
+
+    @classmethod
+    def resolved(cls, directory: Path) -> Jars:
+        """Raises `MavenError`."""
+        return cls(maven.jars("source", directory), maven.jars("brokers", directory))
+
+
+async def run(directory: Path, settings: Settings, say: Say) -> Outcome:
+    jars = Jars.resolved(directory)
+    set_up = _set_up(settings, jars)
+    say("\n".join(f"{name}: {value}" for name, value in set_up.items()))
+    tidelog = LocalCluster(directory / "tidelog", usual_ports=False)
+    kafka = KafkaCluster(directory / "kafka", jars.brokers, settings.kafka_heap_mb)
+    try:
+        await tidelog.start()
+        await tidelog.ready()
+        await kafka.start()
+        return await _Bench(directory, settings, jars, tidelog, kafka, say).run(set_up)
+    finally:
+        await asyncio.gather(tidelog.stop(), kafka.stop())
+
+
+class _Bench:
+    """Both clusters run all the time: whichever is not read costs both the same."""
+
+    def __init__(
+        self,
+        directory: Path,
+        settings: Settings,
+        jars: Jars,
+        tidelog: LocalCluster,
+        kafka: KafkaCluster,
+        say: Say,
+    ) -> None:
+        self._directory = directory
+        self._settings = settings
+        self._jars = jars
+        self._tidelog = tidelog
+        self._kafka = kafka
+        self._say = say
+        self._drivers = 0
+        self._options = {
+            TIDELOG: {"bootstrap.servers": tidelog.bootstrap, "subscribe": TOPIC},
+            KAFKA: {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": TOPIC},
+        }
+
+    async def run(self, set_up: Mapping[str, object]) -> Outcome:
+        await self._fill()
+        # What was written goes to disk now, and not while something is read.
+        await asyncio.to_thread(os.sync)
+        settings = self._settings
+        readings = [
+            await self._reading(source, task, pair)
+            for task, pairs in ((Task.BATCH, settings.pairs), (Task.STREAM, settings.stream_pairs))
+            for pair in range(1, pairs + 1)
+            # Each is the first of every other pair.
+            for source in ((TIDELOG, KAFKA) if pair % 2 else (KAFKA, TIDELOG))
+        ]
+        short = await self._one_task(short_records(settings))
+        long = await self._one_task(settings.task_records)
+        return Outcome(settings, set_up, readings, short, long)
+
+    async def _fill(self) -> None:
+        settings = self._settings
+        await self._kafka.create_topic(TOPIC, settings.partitions)
+        options = {
+            "kafka.bootstrap.servers": self._kafka.bootstrap,
+            "topic": TOPIC,
+            "kafka.batch.size": str(settings.batch_bytes),
+            "kafka.linger.ms": str(KAFKA_LINGER_MS),
+            "kafka.acks": "all",
+        }
+        filled = await self._drive(self._order(Task.FILL, KAFKA, options=options))
+        await self._kafka.in_sync()
+        self._say(f"Kafka is filled, by Spark, in {filled.seconds:.0f} s")
+        common = {"value_bytes": settings.value_bytes, "batch_bytes": settings.batch_bytes}
+        await tidelog_topics.fill(
+            self._tidelog.bootstrap,
+            TOPIC,
+            records=settings.records,
+            partitions=settings.partitions,
+            replicas=REPLICATION_FACTOR,
+            **common,
+        )
+        await tidelog_topics.fill(
+            self._tidelog.bootstrap,
+            ONE_PARTITION,
+            records=settings.task_records,
+            partitions=1,
+            replicas=1,
+            **common,
+        )
+        self._say("Tidelog is filled")
+
+    async def _reading(self, source: str, task: Task, pair: int) -> Reading:
+        answer = await self._drive(self._order(task, source, options=self._options[source]))
+        reading = Reading(
+            source,
+            str(task),
+            pair,
+            answer.totals,
+            answer.seconds,
+            answer.worker_peak_mb,
+            answer.processor_seconds,
+        )
+        self._say(
+            f"{task} {pair}, {source}: {reading.rows_per_second:,.0f} rows/s; processor seconds "
+            + ", ".join(f"{part} {of:.1f}" for part, of in answer.processor_seconds.items())
+        )
+        return reading
+
+    async def _one_task(self, records: int) -> OneTask:
+        options = {**self._options[TIDELOG], "subscribe": ONE_PARTITION}
+        order = self._order(Task.BATCH, TIDELOG, options=options)
+        order = Order(**{**asdict(order), "topic": ONE_PARTITION, "ends": [records], "warm": False})
+        answer = await self._drive(order)
+        self._say(f"one task, {records:,} records: {answer.worker_peak_mb:.0f} MB")
+        return OneTask(answer.totals, answer.worker_peak_mb)
+
+    def _order(self, task: Task, source: str, options: Mapping[str, str]) -> Order:
+        self._drivers += 1
+        directory = self._directory / f"driver-{self._drivers}"
+        directory.mkdir()
+        return Order(
+            task=task,
+            source=source,
+            topic=TOPIC,
+            options=options,
+            ends=ends(self._settings.records, self._settings.partitions),
+            value_bytes=self._settings.value_bytes,
+            warm=task is not Task.FILL,
+            cores=self._settings.cores,
+            jars=list(map(str, self._jars.source)),
+            watched=self._watched(),
+            directory=str(directory),
+            result=str(directory / "result.json"),
+        )
+
+    def _watched(self) -> dict[str, list[int]]:
+        own = [process.pid for process in self._tidelog.processes()]
+        return {
+            TIDELOG: [pid for pid in own if pid is not None],
+            KAFKA: self._kafka.pids,
+        }
+
+    async def _drive(self, order: Order) -> Answer:
+        """Raises `DriverError`."""
+        self._tidelog.check_alive()
+        return await asyncio.to_thread(_driven, order)
+
+
+def _driven(order: Order) -> Answer:
+    directory = Path(order.directory)
+    file, log = directory / "order.json", directory / "driver.log"
+    file.write_text(json.dumps(asdict(order)))
+    paths = [str(ROOT / part) for part in ("libs", "services/pipeline", ".")]
+    with log.open("wb") as output:
+        run = subprocess.run(
+            [sys.executable, "-m", "bench.spark_read.driver", str(file)],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            timeout=DRIVER_S,
+        )
+    if run.returncode != 0:
+        tail = log.read_bytes()[-_TAIL_BYTES:].decode(errors="replace")
+        raise DriverError(f"the driver ended with status {run.returncode}:\n{tail}")
+    told = json.loads(Path(order.result).read_text())
+    return Answer(**{**told, "totals": Totals(*told["totals"])})
+
+
+def _set_up(settings: Settings, jars: Jars) -> dict[str, object]:
+    return {
+        "Spark": f"{pyspark.__version__}, local[{settings.cores}]",
+        "its source for Kafka": maven.version("spark-sql-kafka-0-10_2.13", jars.source)
+        + ", with the client "
+        + maven.version("kafka-clients", jars.source),
+        "Kafka's brokers": maven.version("kafka_2.13", jars.brokers),
+        "their JVM": " ".join(jvm_options(settings.kafka_heap_mb)),
+        "their settings": " ".join(f"{key}={value}" for key, value in COMMON.items()),
+        "Tidelog's settings": "all by default",
+        "both": f"3 brokers, {settings.partitions} partitions, {REPLICATION_FACTOR} replicas, "
+        f"acks=all, no compression, batches of {settings.batch_bytes} bytes; both run while "
+        "either is read",
+    }

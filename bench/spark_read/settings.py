@@ -1,0 +1,47 @@
+"""What is measured. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`pairs`: of readings by `spark.read`, one of each log; `stream_pairs`: by
+    `spark.readStream`. `task_records`: of a topic of one partition, which one task reads.
+    `batch_bytes`: of producers, both. `kafka_heap_mb`: of each of Kafka's brokers."""
+
+    records: int
+    task_records: int
+    partitions: int
+    value_bytes: int
+    batch_bytes: int
+    pairs: int
+    stream_pairs: int
+    cores: int
+    kafka_heap_mb: int
+
+
+# Kafka's heap is what its own start script gives it.
+FULL = Settings(
+    records=10_000_000,
+    task_records=10_000_000,
+    partitions=12,
+    value_bytes=100,
+    batch_bytes=64 << 10,
+    pairs=5,
+    stream_pairs=3,
+    cores=2,
+    kafka_heap_mb=1_024,
+)
+QUICK = Settings(
+    records=500_000,
+    task_records=2_000_000,
+    partitions=12,
+    value_bytes=100,
+    batch_bytes=64 << 10,
+    pairs=1,
+    stream_pairs=1,
+    cores=2,
+    kafka_heap_mb=1_024,
+)
