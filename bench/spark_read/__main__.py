@@ -25,6 +25,7 @@ from bench.spark_read.kafka_cluster import KafkaError
 from bench.spark_read.maven import MavenError
 from bench.spark_read.run import DriverError, run
 from bench.spark_read.settings import FULL, QUICK, Settings
+from tidelog_runtime.local.errors import ClusterError
 
 # Keys, values, and what logs put around them.
 _DISK_BYTES_PER_RECORD = 130
@@ -46,7 +47,7 @@ def main(argv: Sequence[str]) -> int:
                 lambda line: console.print(f"  {escape(line)}", highlight=False),
             )
         )
-    except (MavenError, KafkaError, DriverError) as error:
+    except (ClusterError, MavenError, KafkaError, DriverError) as error:
         console.print(f"[red]Not measured:[/] {escape(str(error))}", highlight=False)
         return 2
     finally:

@@ -21,6 +21,7 @@ from tidelog_pipeline.session import spark_session
 
 # Of a range, so much is read before the time is taken.
 WARM_SHARE = 10
+PATIENCE = "1800s"
 
 
 class Task(StrEnum):
@@ -152,6 +153,9 @@ def main(path: str) -> None:
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "2g",
+        # A busy machine may stop a while, and takes its time to start Python.
+        "spark.network.timeout": PATIENCE,
+        "spark.python.authenticate.socketTimeout": PATIENCE,
         "spark.local.dir": f"{order.directory}/local",
         "spark.sql.warehouse.dir": f"{order.directory}/warehouse",
     }

@@ -26,8 +26,10 @@ ROOT = Path(__file__).parents[2]
 TOPIC = "sea"
 ONE_PARTITION = "strait"
 DRIVER_S = 3_600
-# The producer's, so that batches are full.
+READY_S = 120.0
+# Kafka's producer waits, so that batches are full, and does not give up on a busy machine.
 KAFKA_LINGER_MS = 100
+KAFKA_PATIENCE_MS = 600_000
 _TAIL_BYTES = 4_000
 
 Say = Callable[[str], None]
@@ -56,7 +58,7 @@ async def run(directory: Path, settings: Settings, say: Say) -> Outcome:
     kafka = KafkaCluster(directory / "kafka", jars.brokers, settings.kafka_heap_mb)
     try:
         await tidelog.start()
-        await tidelog.ready()
+        await tidelog.ready(READY_S)
         await kafka.start()
         return await _Bench(directory, settings, jars, tidelog, kafka, say).run(set_up)
     finally:
@@ -112,6 +114,8 @@ class _Bench:
             "kafka.batch.size": str(settings.batch_bytes),
             "kafka.linger.ms": str(KAFKA_LINGER_MS),
             "kafka.acks": "all",
+            "kafka.max.block.ms": str(KAFKA_PATIENCE_MS),
+            "kafka.delivery.timeout.ms": str(KAFKA_PATIENCE_MS),
         }
         filled = await self._drive(self._order(Task.FILL, KAFKA, options=options))
         await self._kafka.in_sync()
