@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from bench.memory import rss_mb
+from bench.process_figures import rss_mb
 
 POLL_S = 0.5
 _WORKER = b"pyspark.daemon"
