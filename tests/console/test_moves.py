@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import httpx
@@ -21,9 +21,23 @@ RECORDS = 64
 VALUE = "spray" * 1_600
 
 
-async def created(rest: httpx.AsyncClient, topic: str, assignment: list[list[int]]) -> None:
-    body = {"topic": topic, "assignment": assignment}
-    (await rest.post("/v1/topics", json=body)).raise_for_status()
+Create = Callable[[str, list[list[int]]], Awaitable[None]]
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def create(rest: httpx.AsyncClient) -> AsyncIterator[Create]:
+    """Topics that go with the test: with so few replicas a broker that another test kills would
+    leave them without a leader, or under min ISR, and that is what the console would tell first."""
+    topics = []
+
+    async def create(topic: str, assignment: list[list[int]]) -> None:
+        body = {"topic": topic, "assignment": assignment}
+        (await rest.post("/v1/topics", json=body)).raise_for_status()
+        topics.append(topic)
+
+    yield create
+    for topic in topics:
+        (await rest.delete(f"/v1/topics/{topic}", params={"confirm": topic})).raise_for_status()
 
 
 async def broker(rest: httpx.AsyncClient, broker_id: int) -> dict[str, Any]:
@@ -41,9 +55,9 @@ async def slowly(rest: httpx.AsyncClient) -> AsyncIterator[None]:
 
 
 async def test_a_move_is_followed_to_its_end_and_taken_back(
-    console: Console, rest: httpx.AsyncClient
+    console: Console, rest: httpx.AsyncClient, create: Create
 ) -> None:
-    await created(rest, "drift", [[1, 2], [2, 1]])
+    await create("drift", [[1, 2], [2, 1]])
     await console.open("moves")
     await console.button("Move partitions…").click()
     await console.page.get_by_role("textbox").fill("drift/0 3,2\ndrift/1 3,1")
@@ -66,9 +80,9 @@ async def test_a_move_is_followed_to_its_end_and_taken_back(
 
 @pytest.mark.usefixtures("slowly")
 async def test_a_move_under_way_is_seen_and_cancelled(
-    console: Console, rest: httpx.AsyncClient
+    console: Console, rest: httpx.AsyncClient, create: Create
 ) -> None:
-    await created(rest, "ebb", [[1, 2]])
+    await create("ebb", [[1, 2]])
     records = [{"value": VALUE}] * RECORDS
     (await rest.post("/v1/topics/ebb/records", json={"records": records})).raise_for_status()
     move = {"topic": "ebb", "partition": 0, "target": [1, 3]}
@@ -96,9 +110,9 @@ async def test_a_move_under_way_is_seen_and_cancelled(
 
 @pytest.mark.usefixtures("slowly")
 async def test_min_isr_follows_a_move_to_fewer_replicas_and_comes_back_when_it_is_cancelled(
-    console: Console, rest: httpx.AsyncClient
+    console: Console, rest: httpx.AsyncClient, create: Create
 ) -> None:
-    await created(rest, "neap", [[1, 2]])
+    await create("neap", [[1, 2]])
     records = [{"value": VALUE}] * RECORDS
     (await rest.post("/v1/topics/neap/records", json={"records": records})).raise_for_status()
     await console.open("topics/neap/0")
@@ -129,9 +143,9 @@ async def test_the_throttle_is_set_and_shown(console: Console, rest: httpx.Async
 
 @pytest.mark.usefixtures("sea")  # Of which every broker has replicas, and so takes part in plans.
 async def test_each_partition_of_a_topic_gets_more_replicas(
-    console: Console, rest: httpx.AsyncClient
+    console: Console, rest: httpx.AsyncClient, create: Create
 ) -> None:
-    await created(rest, "fog", [[1], [2]])
+    await create("fog", [[1], [2]])
     await console.open("topics/fog")
     await console.button("Replicas…").click()
     await console.page.get_by_label("Replicas of each partition").fill("3")
@@ -151,9 +165,9 @@ async def test_each_partition_of_a_topic_gets_more_replicas(
 
 
 async def test_a_plan_that_has_changed_since_it_was_shown_is_refused_and_shown_anew(
-    console: Console, rest: httpx.AsyncClient
+    console: Console, rest: httpx.AsyncClient, create: Create
 ) -> None:
-    await created(rest, "spume", [[1], [2]])
+    await create("spume", [[1], [2]])
     await console.open("topics/spume")
     await console.button("Replicas…").click()
     await console.page.get_by_label("Replicas of each partition").fill("2")
@@ -174,9 +188,9 @@ async def test_a_plan_that_has_changed_since_it_was_shown_is_refused_and_shown_a
 
 @pytest.mark.usefixtures("sea")
 async def test_a_broker_that_has_come_is_added_and_drained_again(
-    console: Console, rest: httpx.AsyncClient, cluster: LocalCluster
+    console: Console, rest: httpx.AsyncClient, cluster: LocalCluster, create: Create
 ) -> None:
-    await created(rest, "tide", [[1, 2], [2, 3], [3, 1], [1, 3]])
+    await create("tide", [[1, 2], [2, 3], [3, 1], [1, 3]])
     new = cluster.add_broker()
     await console.open("brokers")
     row = console.page.get_by_role("row").filter(
