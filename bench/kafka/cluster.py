@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.spark_read.kafka_settings import (
+from bench.kafka.settings import (
     REPLICATION_FACTOR,
     Node,
     jvm_options,
@@ -19,7 +19,9 @@ from tidelog_runtime.local.cluster import describe_death
 from tidelog_runtime.local.ports import choose_port
 from tidelog_runtime.local.process import LocalProcess
 
-BROKERS = 3
+# What they are made of.
+BROKERS = Path(__file__).parent / "brokers.xml"
+_COUNT = 3
 READY_S = 120.0
 _PAUSE_S = 1.0
 # 16 bytes, as Kafka writes them; any would do.
@@ -44,7 +46,7 @@ class KafkaCluster:
                 choose_port(None, taken=taken, rng=rng),
                 choose_port(None, taken=taken, rng=rng),
             )
-            for node_id in range(1, BROKERS + 1)
+            for node_id in range(1, _COUNT + 1)
         ]
         self._processes = [
             LocalProcess(

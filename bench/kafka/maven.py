@@ -1,4 +1,4 @@
-"""Jars as Maven resolves them, from the files in `maven/`."""
+"""Jars as Maven resolves them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-POMS = Path(__file__).parent / "maven"
 _GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:build-classpath"
 _TIMEOUT_S = 900
 
@@ -16,22 +15,23 @@ class MavenError(Exception):
     """`str(error)` says what is missing, and what would be right."""
 
 
-def jars(name: str, directory: Path) -> list[Path]:
-    """Those of `maven/NAME.xml` and all that they need; each stays where Maven keeps it."""
+def jars(pom: Path, directory: Path) -> list[Path]:
+    """Those that it names and all that they need; each stays where Maven keeps it. Writes a file
+    into the directory."""
     program = shutil.which("mvn")
     if program is None:
         raise MavenError(
             "Maven is not installed, and Kafka comes by it: install it (on Debian: apt-get install "
             "maven), and let it reach Maven Central or a mirror that its settings.xml names"
         )
-    listed = directory / f"{name}.classpath"
+    listed = directory / f"{pom.stem}.classpath"
     run = subprocess.run(
         [
             program,
             "--quiet",
             "--batch-mode",
             "--file",
-            str(POMS / f"{name}.xml"),
+            str(pom),
             _GOAL,
             f"-Dmdep.outputFile={listed}",
         ],
@@ -42,7 +42,7 @@ def jars(name: str, directory: Path) -> list[Path]:
     if run.returncode != 0:
         errors = [line for line in run.stdout.splitlines() if "ERROR" in line][:3]
         raise MavenError(
-            f"Maven could not resolve {POMS / name}.xml; it needs Maven Central, or a mirror that "
+            f"Maven could not resolve {pom}; it needs Maven Central, or a mirror that "
             "its settings.xml names, the first time:\n" + "\n".join(errors)
         )
     return [Path(part) for part in listed.read_text().strip().split(":")]

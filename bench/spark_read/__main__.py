@@ -20,9 +20,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from bench import options, report
+from bench.kafka.cluster import KafkaError
+from bench.kafka.maven import MavenError
 from bench.spark_read import results
-from bench.spark_read.kafka_cluster import KafkaError
-from bench.spark_read.maven import MavenError
 from bench.spark_read.run import DriverError, run
 from bench.spark_read.settings import FULL, QUICK, Settings
 from tidelog_runtime.local.errors import ClusterError

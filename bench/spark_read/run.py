@@ -13,16 +13,19 @@ from pathlib import Path
 
 import pyspark
 
-from bench.spark_read import maven, tidelog_topics
+from bench.kafka import maven
+from bench.kafka.cluster import BROKERS, KafkaCluster
+from bench.kafka.settings import COMMON, REPLICATION_FACTOR, jvm_options
+from bench.spark_read import tidelog_topics
 from bench.spark_read.driver import Answer, Order, Task
-from bench.spark_read.kafka_cluster import KafkaCluster
-from bench.spark_read.kafka_settings import COMMON, REPLICATION_FACTOR, jvm_options
 from bench.spark_read.records import Totals, ends
 from bench.spark_read.results import KAFKA, TIDELOG, OneTask, Outcome, Reading, short_records
 from bench.spark_read.settings import Settings
 from tidelog_runtime.local.cluster import LocalCluster
 
 ROOT = Path(__file__).parents[2]
+# Spark's source for Kafka.
+SOURCE = Path(__file__).parent / "source.xml"
 TOPIC = "sea"
 ONE_PARTITION = "strait"
 DRIVER_S = 3_600
@@ -47,7 +50,7 @@ class Jars:
     @classmethod
     def resolved(cls, directory: Path) -> Jars:
         """Raises `MavenError`."""
-        return cls(maven.jars("source", directory), maven.jars("brokers", directory))
+        return cls(maven.jars(SOURCE, directory), maven.jars(BROKERS, directory))
 
 
 async def run(directory: Path, settings: Settings, say: Say) -> Outcome:

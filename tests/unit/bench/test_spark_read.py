@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from bench.kafka import maven
+from bench.kafka.settings import Node, server_properties
 from bench.report import not_met
-from bench.spark_read import maven, results
-from bench.spark_read.kafka_settings import Node, server_properties
+from bench.spark_read import results
 from bench.spark_read.records import (
     KEY_BYTES,
     chunks,
@@ -24,6 +25,7 @@ from bench.spark_read.records import (
     value_of,
 )
 from bench.spark_read.results import BATCH, KAFKA, STREAM, TIDELOG, OneTask, Outcome, Reading
+from bench.spark_read.run import SOURCE
 from bench.spark_read.settings import FULL, QUICK
 
 ALL = totals_of(FULL.records, FULL.value_bytes)
@@ -149,14 +151,14 @@ def test_without_maven_it_is_said_what_is_needed(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(maven.MavenError, match="Maven is not installed"):
-        maven.jars("source", tmp_path)
+        maven.jars(tmp_path / "some.xml", tmp_path)
 
 
 def test_the_source_for_kafka_is_of_the_release_of_spark_that_is_installed_here() -> None:
     root = Path(__file__).parents[3]
     given = re.search(
         r"spark-sql-kafka-0-10_2.13</artifactId>\s*<version>(\d+\.\d+)\.",
-        (maven.POMS / "source.xml").read_text(),
+        SOURCE.read_text(),
     )
     locked = re.search(
         r"^pyspark==(\d+\.\d+)\.", (root / "requirements-spark.lock").read_text(), re.M

@@ -1,0 +1,1 @@
+"""Kafka, from its artifacts, for the benches that measure it beside Tidelog."""
