@@ -7,9 +7,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SPARK_STAMP := $(VENV)/.installed-spark
 PLOTS_STAMP := $(VENV)/.installed-plots
+PEERS_STAMP := $(VENV)/.installed-peers
 PROTOS := $(wildcard proto/tidelog/v1/*.proto)
 
-.PHONY: help demo up test sim model mutants api-fuzz compose-test examples-test faults lint bench bench-grow \
+.PHONY: help demo up test sim model mutants api-fuzz compose-test examples-test faults lint bench bench-peers bench-grow \
 	bench-console bench-spark-check bench-spark-read spark spark-kills screenshots proto dashboards lock system-deps clean
 
 help:
@@ -23,6 +24,7 @@ help:
 	@echo "make lint         style, types, dependencies between modules, generated code"
 	@echo "make bench        measure throughput, latency, and what many partitions cost; QUICK=1 a part of it in 2 minutes;"
 	@echo "                  PARTS=\"name ...\" these alone, of throughput reading latency durability scale alone restart rolling history"
+	@echo "make bench-peers  the same work on Kafka and NATS JetStream, in turn; needs Maven and nats-server; QUICK=1 once, in short"
 	@echo "make bench-grow   measure growing and shrinking under load; QUICK=1 with little data"
 	@echo "make bench-console  measure the web console over 3,000 partitions; QUICK=1 over few"
 	@echo "make bench-spark-check  check a history of 100 million operations on Spark; QUICK=1 of one million"
@@ -91,6 +93,10 @@ lint: $(STAMP) $(SPARK_STAMP)
 bench: $(STAMP) $(PLOTS_STAMP)
 	$(BIN)/python -m bench $(if $(QUICK),--quick) $(PARTS)
 
+# Needs nats-server, and Maven, by which Kafka comes, with Java 17.
+bench-peers: $(STAMP) $(PEERS_STAMP)
+	$(BIN)/python -m bench.peers $(if $(QUICK),--quick)
+
 bench-grow: $(STAMP)
 	$(BIN)/python -m bench.grow $(if $(QUICK),--quick)
 
@@ -158,7 +164,7 @@ system-deps:
 PIP_COMPILE = CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --generate-hashes \
 	--strip-extras --allow-unsafe --no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
-# All for developing but Spark and plots, which have files of their own; of these what images hold, and what it takes to make a wheel for them.
+# All for developing but Spark, plots and peers, which have files of their own; of these what images hold, and what it takes to make a wheel for them.
 lock: $(STAMP)
 	$(PIP_COMPILE) --upgrade --extra cli --extra services --extra gateway --extra local --extra deploy \
 		--extra dev --all-build-deps --output-file=requirements.lock pyproject.toml
@@ -168,6 +174,8 @@ lock: $(STAMP)
 		--output-file=requirements-spark.lock pyproject.toml
 	$(PIP_COMPILE) --constraint requirements.lock --constraint requirements-spark.lock --extra plots \
 		--output-file=requirements-plots.lock pyproject.toml
+	$(PIP_COMPILE) --constraint requirements.lock --extra peers \
+		--output-file=requirements-peers.lock pyproject.toml
 	$(PIP_COMPILE) --constraint requirements.lock --build-deps-for wheel --only-build-deps \
 		--output-file=requirements-build.lock pyproject.toml
 
@@ -189,6 +197,11 @@ $(STAMP): requirements.lock pyproject.toml
 # What draws pictures of benches, and nothing else.
 $(PLOTS_STAMP): requirements-plots.lock $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-plots.lock
+	@touch $@
+
+# Clients of peers that `make bench-peers` measures.
+$(PEERS_STAMP): requirements-peers.lock $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-peers.lock
 	@touch $@
 
 # Spark is 450 MB, which `make demo` and `make up` do without.

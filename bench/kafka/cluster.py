@@ -81,7 +81,7 @@ class KafkaCluster:
             data.mkdir(parents=True)
             self._file(node).write_text(server_properties(node, self._nodes, str(data)))
             formatting = ("format", "-t", _CLUSTER_ID, "-c", str(self._file(node)))
-            status, told = await self._tool("kafka.tools.StorageTool", *formatting)
+            status, told = await self.tool("kafka.tools.StorageTool", *formatting)
             if status != 0:
                 raise KafkaError(f"Kafka could not format {data}:\n{told}")
         for process in self._processes:
@@ -119,18 +119,18 @@ class KafkaCluster:
             for process in self._processes:
                 if process.died:
                     raise KafkaError(describe_death(process))
-            status, told = await self._tool("org.apache.kafka.tools.TopicCommand", *asked)
+            status, told = await self.tool("org.apache.kafka.tools.TopicCommand", *asked)
             if status == 0 and not (silent and told.strip()):
                 return
             if time.monotonic() > deadline:
                 raise KafkaError(f"Kafka was given {READY_S:.0f} s, and {otherwise}:\n{told}")
             await asyncio.sleep(_PAUSE_S)
 
-    async def _tool(self, name: str, *arguments: str) -> tuple[int, str]:
+    async def tool(self, name: str, *arguments: str) -> tuple[int, str]:
         """Exit status, and what it said."""
         process = await asyncio.create_subprocess_exec(
             "java",
-            "-Xmx256m",
+            "-Xmx512m",  # as its own scripts start tools
             "-cp",
             self._classpath,
             name,

@@ -1,0 +1,1 @@
+"""`make bench-peers`: the same work on Tidelog, Kafka and NATS JetStream, in turn."""

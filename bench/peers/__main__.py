@@ -1,0 +1,60 @@
+"""`make bench-peers` (`python -m bench.peers`): the same work on Tidelog, on Apache Kafka (three
+brokers without ZooKeeper, by its own tools and by confluent-kafka) and on NATS JetStream (three
+servers, three replicas), on this machine, in turn. With `--quick` (`make bench-peers QUICK=1`)
+once, and too short to tell much.
+
+Needs Java 17 and Maven, by which Kafka comes, and nats-server. Exit status 1: a bound is not met;
+2: it could not be measured. `bench/peers/results.py` documents the file that is written."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import uvloop
+from rich.console import Console
+from rich.markup import escape
+
+from bench import options, report
+from bench.kafka.cluster import KafkaError
+from bench.kafka.maven import MavenError
+from bench.peers import results
+from bench.peers.kafka_tools import ToolError
+from bench.peers.nats_cluster import NatsError
+from bench.peers.run import run
+from bench.peers.settings import FULL, QUICK
+from bench.worker import WorkerError
+from tidelog_runtime.local.errors import ClusterError
+
+
+def main(argv: Sequence[str]) -> int:
+    form, settings = options.parse("python -m bench.peers", __doc__, FULL, QUICK, argv)
+    console = Console()
+
+    def say(text: str) -> None:
+        console.print(f"  {escape(text)}", highlight=False)
+
+    directory = Path(tempfile.mkdtemp(prefix="tidelog-bench-peers-"))
+    try:
+        found = uvloop.run(run(directory, settings, say))
+    except (ClusterError, MavenError, KafkaError, NatsError, ToolError, WorkerError) as error:
+        console.print(f"[red]Not measured:[/] {escape(str(error))}", highlight=False)
+        return 2
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    content = results.content(form, settings, *found)
+    path = results.write(Path("out"), content)
+    verdicts = results.verdicts(settings, found.done, found.ceilings)
+    report.show(verdicts, console, title=f"Tidelog beside its peers ({form}; medians)")
+    console.print(f"Written: {path}", highlight=False)
+    missed = report.not_met(verdicts)
+    if missed:
+        console.print(f"[red]Not met:[/] {'; '.join(missed)}", highlight=False)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

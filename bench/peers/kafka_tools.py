@@ -1,0 +1,77 @@
+"""Kafka's own tools for its performance: how they are asked, and what they say. Pure."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Mapping, Sequence
+
+PRODUCER = "org.apache.kafka.tools.ProducerPerformance"
+CONSUMER = "org.apache.kafka.tools.ConsumerPerformance"
+END_TO_END = "org.apache.kafka.tools.EndToEndLatency"
+
+_SENT = re.compile(r"^(\d+) records sent, ([\d.]+) records/sec \(([\d.]+) MB/sec\)", re.M)
+_PERCENTILES = re.compile(r"50th = ([\d.]+), 99th = ([\d.]+), 99\.9th = ([\d.]+)")
+
+
+class ToolError(Exception):
+    """A tool has failed, or says what nobody expects; `str(error)` has what it said."""
+
+
+def producing(
+    bootstrap: str,
+    topic: str,
+    records: int,
+    record_bytes: int,
+    settings: Mapping[str, str],
+    warm_up: int,
+) -> list[str]:
+    properties = {"bootstrap.servers": bootstrap, **settings}
+    return [
+        "--topic",
+        topic,
+        "--num-records",
+        str(records + warm_up),
+        "--warmup-records",
+        str(warm_up),
+        "--record-size",
+        str(record_bytes),
+        "--throughput",
+        "-1",
+        "--command-property",
+        *(f"{name}={value}" for name, value in properties.items()),
+    ]
+
+
+def records_per_second(told: str) -> float:
+    """By the producing tool: of the last line that sums up, after what it did to warm up."""
+    found = _SENT.findall(told)
+    if not found:
+        raise ToolError(told)
+    return float(found[-1][1])
+
+
+def consuming(bootstrap: str, topic: str, records: int) -> list[str]:
+    asked = ("--bootstrap-server", bootstrap, "--topic", topic, "--num-records", str(records))
+    return [*asked, "--timeout", "30000"]
+
+
+def fetched_per_second(told: str) -> float:
+    """Records, by the consuming tool, without the time in which its group was balanced."""
+    lines = [line for line in told.splitlines() if line.count(",") >= 9]
+    rows = list(csv.DictReader(lines, skipinitialspace=True))
+    if not rows:
+        raise ToolError(told)
+    return float(rows[-1]["fetch.nMsg.sec"])
+
+
+def end_to_end(bootstrap: str, topic: str, records: int, record_bytes: int) -> list[str]:
+    return [bootstrap, topic, str(records), "all", str(record_bytes)]
+
+
+def latencies(told: str) -> Sequence[float]:
+    """p50, p99 and p99.9 in milliseconds, to the consumer."""
+    found = _PERCENTILES.search(told)
+    if found is None:
+        raise ToolError(told)
+    return [float(value) for value in found.groups()]

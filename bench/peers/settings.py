@@ -1,0 +1,48 @@
+"""How much is measured. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`pairs`: how often each peer does each piece of work. `..._s`: how long one lasts.
+    `tool_records`: that Kafka's producing tool sends, after `tool_warm_up` that do not count: it
+    takes a number and no time. `end_to_end`: records of Kafka's tool for latency. `read_mb`:
+    size of the backlog that consumers read, 10^6 bytes. `kafka_heap_mb`: of each of its brokers."""
+
+    pairs: int
+    produce_s: float
+    ceiling_s: float
+    one_in_flight_s: float
+    tool_records: int
+    tool_warm_up: int
+    end_to_end: int
+    read_mb: int
+    kafka_heap_mb: int
+
+
+# Kafka's heap is what its own start script gives it.
+FULL = Settings(
+    pairs=5,
+    produce_s=5.0,
+    ceiling_s=1.0,
+    one_in_flight_s=8.0,
+    tool_records=500_000,
+    tool_warm_up=100_000,
+    end_to_end=2_000,
+    read_mb=800,
+    kafka_heap_mb=1_024,
+)
+QUICK = Settings(
+    pairs=1,
+    produce_s=1.0,
+    ceiling_s=0.4,
+    one_in_flight_s=1.5,
+    tool_records=50_000,
+    tool_warm_up=10_000,
+    end_to_end=200,
+    read_mb=60,
+    kafka_heap_mb=1_024,
+)
