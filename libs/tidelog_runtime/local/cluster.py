@@ -210,8 +210,8 @@ class LocalCluster:
             raise
 
     async def ready(self, timeout_seconds: float = READY_TIMEOUT_SECONDS) -> None:
-        """Returns once every part that was started serves: each broker is registered, a
-        controller is active, and all of them answer health checks.
+        """Returns once every part that was started serves: each broker is registered and
+        known to all others, a controller is active, and all of them answer health checks.
 
         Raises `ClusterError` when a part has died, or naming what is missing when the
         time is up."""
@@ -425,7 +425,19 @@ class LocalCluster:
         gateway = self._members.gateway
         if gateway and gateway.process.running and not await answers_http(gateway.address):
             missing.append(f"{gateway.process.name} at {gateway.address} does not answer")
-        return missing
+        return missing or await self._unknown_brokers(view)
+
+    async def _unknown_brokers(self, view: ClusterView) -> list[str]:
+        """A broker hears of another by its watch, so later than the other is registered:
+        clients that ask it too early are told of a smaller cluster."""
+        running = [m for m in self._members.brokers.values() if m.process.running]
+        known = await asyncio.gather(*(view.brokers_known_to(m.address) for m in running))
+        return [
+            f"{asked.process.name} has not heard of {other.process.name}"
+            for asked, addresses in zip(running, known, strict=True)
+            for other in running
+            if other.address not in addresses
+        ]
 
     def _broker(self, broker_id: int) -> _Member:
         return _member(self._members.brokers, "broker", broker_id)

@@ -10,6 +10,7 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tidelog.rpc.channels import open_channel
+from tidelog.v1 import broker_pb2, broker_pb2_grpc
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.metadata.etcd import EtcdStore
 from tidelog_runtime.metadata.keys import Keys
@@ -20,7 +21,7 @@ from tidelog_runtime.metadata.schema import (
 )
 from tidelog_runtime.metadata.store import MetadataStore
 
-_HEALTH_TIMEOUT_SECONDS = 1.0
+_ANSWER_TIMEOUT_SECONDS = 1.0
 
 
 class ClusterView(Protocol):
@@ -33,6 +34,9 @@ class ClusterView(Protocol):
 
     async def serving(self, address: str) -> bool:
         """Whether the service there says by the health protocol that it serves."""
+
+    async def brokers_known_to(self, broker: str) -> set[str]:
+        """Addresses of the live brokers that the broker there would name to a client."""
 
     async def close(self) -> None: ...
 
@@ -61,11 +65,21 @@ class StoreView:
             stub = health_pb2_grpc.HealthStub(channel)
             try:
                 answer = await stub.Check(
-                    health_pb2.HealthCheckRequest(), timeout=_HEALTH_TIMEOUT_SECONDS
+                    health_pb2.HealthCheckRequest(), timeout=_ANSWER_TIMEOUT_SECONDS
                 )
             except grpc.aio.AioRpcError:
                 return False  # not there yet, or not a service: the caller asks again
         return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+    async def brokers_known_to(self, broker: str) -> set[str]:
+        async with open_channel(broker) as channel:
+            stub = broker_pb2_grpc.BrokerServiceStub(channel)
+            request = broker_pb2.MetadataRequest(cluster_only=True)
+            try:
+                answer = await stub.Metadata(request, timeout=_ANSWER_TIMEOUT_SECONDS)
+            except grpc.aio.AioRpcError:
+                return set()  # as in `serving`
+        return {known.address for known in answer.brokers}
 
     async def close(self) -> None:
         await self._store.close()

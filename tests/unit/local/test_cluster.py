@@ -6,7 +6,7 @@ import random
 import sys
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -18,7 +18,10 @@ STAND_IN = (sys.executable, "-I", "-S", str(Path(__file__).with_name("stand_in.p
 
 
 class ListeningView:
-    """Whoever listens serves and is registered; the first controller that does is active."""
+    """Whoever listens serves, is registered and known to all; the first controller that
+    does is active. `heard_of`: the brokers that another knows, where they are not all."""
+
+    heard_of: ClassVar[dict[str, set[str]]] = {}
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -40,6 +43,9 @@ class ListeningView:
             return False
         writer.close()
         return True
+
+    async def brokers_known_to(self, broker: str) -> set[str]:
+        return self.heard_of.get(broker, set((await self.brokers()).values()))
 
     async def close(self) -> None:
         pass
@@ -94,6 +100,18 @@ async def test_it_is_not_ready_while_a_part_is_missing(cluster: LocalCluster) ->
 
     with pytest.raises(ClusterError, match=r"not ready after 0.2 s: no controller is active"):
         await cluster.ready(timeout_seconds=0.2)
+
+
+async def test_it_is_not_ready_before_its_brokers_have_heard_of_each_other(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (broker["address"] for broker in cluster_json(cluster)["brokers"])
+    monkeypatch.setitem(ListeningView.heard_of, second, {second})
+
+    with pytest.raises(ClusterError, match="broker-2 has not heard of broker-1;"):
+        await cluster.ready(timeout_seconds=1)
+    monkeypatch.setitem(ListeningView.heard_of, second, {first, second})
+    await cluster.ready()
 
 
 async def test_a_killed_broker_is_started_again_where_it_was(cluster: LocalCluster) -> None:
