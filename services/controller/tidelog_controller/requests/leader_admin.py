@@ -42,6 +42,9 @@ from tidelog_runtime.metadata.schema import LeaderAndIsr
 
 MAX_LEADERS_MOVED = 1_000
 MAX_BROKERS_NAMED = 50
+_IN_TURN = "brokers hand over one by one, and its turn has not come"
+_HANDED_OVER_IN_TURN = "brokers hand over one by one, and it gets it as soon as that one is in sync"
+_MAINTENANCE_ENDED = "somebody has taken the broker out of maintenance again, so that it stays"
 # Elections that automatic balance begins at once.
 MAX_BALANCED_AT_ONCE = 500
 
@@ -59,12 +62,14 @@ class _Moving:
 
 @dataclass(slots=True)
 class _Maintaining:
-    """`leaders`: who is to lead what the brokers led when it was asked for."""
+    """`leaders`: who is to lead what the brokers led when it was asked for. `is_written`: the
+    marks were once as asked for; who changes them later has the last word."""
 
     request: SetMaintenance
     leaders: dict[TopicPartition, tuple[int, int]]
     kept: int
     deadline_ms: int
+    is_written: bool = False
 
 
 class LeaderAdmin:
@@ -176,9 +181,9 @@ class LeaderAdmin:
             commands += self._advance_maintaining(maintaining, now_ms)
         self._balance(now_ms)
         # What was reached once is not wanted any more: who leads later is another matter.
-        met = [n for n, wish in self._balanced.items() if self._leads(wish.leader, n)]
-        for name in met:
-            del self._balanced[name]
+        self._balanced = {
+            name: wish for name, wish in self._balanced.items() if self._is_to_come(name, wish)
+        }
         wanted = {**self._moved.advance(), **self._balanced}
         for moving in self._moving.values():
             wanted |= moving.wanted
@@ -211,8 +216,20 @@ class LeaderAdmin:
             else:
                 error = TidelogError(ErrorCode.NOT_ELIGIBLE_LEADER, why) if why else None
                 moving.results.append(LeaderResult(name, before[name], leader.leader, error))
+        self._supersede(moving.wanted)
         self._moving[request_id] = moving
         return self._advance_moving(moving, now_ms) if dry_run else []
+
+    def _supersede(self, wanted: Mapping[TopicPartition, WantedLeader]) -> None:
+        """Who asks last for a leader has the last word: what else was wished for the partition,
+        and has not come about, would take it back."""
+        for name, newer in wanted.items():
+            self._balanced.pop(name, None)
+            for other in self._moving.values():
+                older = other.wanted.get(name)
+                if older is not None and older.leader != newer.leader:
+                    del other.wanted[name]
+                    other.results.append(_superseded(name, other.before[name], older, newer.leader))
 
     def _advance_moving(self, moving: _Moving, now_ms: int) -> list[Command]:
         for name, leader in list(moving.wanted.items()):
@@ -240,9 +257,12 @@ class LeaderAdmin:
             not wanted.first or state.replicas[0] == wanted.leader
         ):
             return LeaderResult(name, before, wanted.leader, None)
+        if not wanted.first and state.replicas[0] != wanted.leader:
+            # An operation, or a move that ended between the two, gave another order.
+            return _superseded(name, before, wanted, state.replicas[0])
         if now_ms < moving.deadline_ms:
             return None
-        why = self._hindrance(name, wanted) or "the metadata store has not taken it yet"
+        why = self._hindrance(name, wanted) or _IN_TURN
         late = TidelogError(
             ErrorCode.REQUEST_TIMED_OUT,
             f"broker {wanted.leader} does not lead {name} yet: {why}; ask again",
@@ -270,17 +290,19 @@ class LeaderAdmin:
     def _advance_maintaining(self, waiting: _Maintaining, now_ms: int) -> list[Command]:
         change = self._maintenance_change(waiting.request)
         timed_out = now_ms >= waiting.deadline_ms
-        if change is not None and timed_out:
-            unknown = outcome_unknown("the brokers are in maintenance")
-            return self._end_maintaining(waiting, AdminReply(unknown))
-        if change is not None:
+        if change is not None and not waiting.is_written:
+            if timed_out:
+                unknown = outcome_unknown("the brokers are in maintenance")
+                return self._end_maintaining(waiting, AdminReply(unknown))
             if self._transactions.is_in_flight(change):
                 return []
             return [self._transactions.begin(change)]
+        waiting.is_written = True
         still_led = [n for n, (before, _) in waiting.leaders.items() if self._leads(before, n)]
-        if still_led and not timed_out:
+        if still_led and change is None and not timed_out:
             return []
-        answer = _maintained(waiting, frozenset(still_led))
+        why = _MAINTENANCE_ENDED if change is not None else _HANDED_OVER_IN_TURN
+        answer = _maintained(waiting, frozenset(still_led), why)
         return self._end_maintaining(waiting, AdminReply(None, answer=answer))
 
     def _maintenance_change(self, request: SetMaintenance) -> MaintenanceChange | None:
@@ -298,6 +320,12 @@ class LeaderAdmin:
     def _end_maintaining(self, waiting: _Maintaining, reply: AdminReply) -> list[Command]:
         del self._maintaining[waiting.request.request_id]
         return [Reply(waiting.request.request_id, reply)]
+
+    def _is_to_come(self, name: TopicPartition, preferred: WantedLeader) -> bool:
+        """It does not lead yet, and is still the preferred one."""
+        state = self._context.state_to_stay(name)
+        leader = preferred.leader
+        return state is not None and state.replicas[0] == leader != state.leader
 
     def _leads(self, broker_id: int, name: TopicPartition) -> bool:
         state = self._context.state_to_stay(name)
@@ -384,20 +412,31 @@ def check_known_broker(context: Context, broker_id: int) -> None:
 
 
 def _maintained(
-    waiting: _Maintaining, still_led: frozenset[TopicPartition] = frozenset()
+    waiting: _Maintaining,
+    still_led: frozenset[TopicPartition] = frozenset(),
+    why: str = "",
 ) -> LeadersAnswer:
     results = [
-        LeaderResult(name, before, successor, _still_led(name) if name in still_led else None)
+        LeaderResult(name, before, successor, _still_led(name, why) if name in still_led else None)
         for name, (before, successor) in sorted(waiting.leaders.items())
     ]
     return LeadersAnswer(tuple(results), waiting.kept)
 
 
-def _still_led(name: TopicPartition) -> TidelogError:
+def _still_led(name: TopicPartition, why: str) -> TidelogError:
     return TidelogError(
-        ErrorCode.REQUEST_TIMED_OUT,
-        f"{name} has not got its other leader yet; it gets it as soon as that one is in sync",
+        ErrorCode.REQUEST_TIMED_OUT, f"{name} has not got its other leader yet; {why}"
     )
+
+
+def _superseded(
+    name: TopicPartition, before: int, wanted: WantedLeader, instead: int
+) -> LeaderResult:
+    other = TidelogError(
+        ErrorCode.NOT_ELIGIBLE_LEADER,
+        f"broker {wanted.leader} does not lead {name}: broker {instead} was asked for since",
+    )
+    return LeaderResult(name, before, wanted.leader, other)
 
 
 def _busy(name: TopicPartition, operation_id: str) -> TidelogError:

@@ -9,7 +9,7 @@ all have a leader, or when the request's time is up.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tidelog.errors import ErrorCode, TidelogError, unknown_partition, unknown_topic
 from tidelog.model import NO_LEADER, TopicPartition
@@ -49,6 +49,7 @@ class _Recovery:
     deadline_ms: int
     asker: Asker
     intent: RecoveryIntent | None = None  # the last one written
+    consented: set[int] = field(default_factory=set)  # whose consent has been seen to stand
 
 
 class RecoveryAdmin:
@@ -109,7 +110,7 @@ class RecoveryAdmin:
             return self._reply(recovery, AdminReply(unknown_topic(recovery.topic)))
         if recovery.topic in self._context.deletions:
             return self._reply(recovery, AdminReply(being_deleted(recovery.topic)))
-        conflicts = {p: self._conflict(recovery, p) for p in recovery.choices}
+        conflicts = {p: self._conflict(recovery, p) for p in recovery.partitions}
         waiting = {
             p
             for p in recovery.partitions
@@ -160,12 +161,22 @@ class RecoveryAdmin:
 
     def _conflict(self, recovery: _Recovery, number: int) -> TidelogError | None:
         """A choice speaks of what its maker has seen: where the partition has changed before the
-        consent was written, it is none."""
-        name, choice = TopicPartition(recovery.topic, number), recovery.choices[number]
+        consent was written, it is none. Of two that differ the later stands, and the earlier is
+        not written again."""
+        name, choice = TopicPartition(recovery.topic, number), recovery.choices.get(number)
         held, standing = self._context.partition(name), self._context.consents.get(name)
         if held is None or held.state.leader != NO_LEADER:
             return None
         if standing is not None and _covers(standing.entry, _consent(recovery, number)):
+            recovery.consented.add(number)
+            return None
+        if standing is not None and number in recovery.consented:
+            return TidelogError(
+                ErrorCode.REVISION_CONFLICT,
+                f"somebody has asked for another recovery of {name} since; see what became of it, "
+                "and ask again if it is not what you want",
+            )
+        if choice is None:
             return None
         try:
             check_revision(str(name), held.revision, choice.expected_revision)

@@ -178,6 +178,26 @@ def test_a_choice_stands_until_its_broker_is_back_also_at_the_next_controller() 
     assert (leader(driver), consents(driver)) == (3, [])
 
 
+def test_of_two_choices_that_differ_the_later_stands() -> None:
+    driver = down(config=MANUAL)
+    reboot(driver, 1, end=9)
+    driver.watch()
+    for request_id, broker_id in ((77, 2), (78, 3)):
+        choice = RecoveryChoice(0, broker_id)
+        driver.feed(RecoverPartitions(request_id, "t", (), False, 5_000, choices=(choice,)))
+        driver.watch()
+    ((_, error),) = driver.replies[77].partitions
+    assert error is not None
+    assert error.code is ErrorCode.REVISION_CONFLICT
+    assert 78 not in driver.replies
+    reboot(driver, 2, end=9)
+    driver.watch()
+    assert leader(driver) == NO_LEADER
+    reboot(driver, 3, end=4)
+    driver.watch()
+    assert leader(driver) == 3
+
+
 def test_several_leaders_are_chosen_at_once() -> None:
     driver = down(partitions=2, config=MANUAL)
     reboot(driver, 1, 2)
