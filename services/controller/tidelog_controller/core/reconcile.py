@@ -64,6 +64,7 @@ def next_write(
         logs=logs,
         consent=entry,
         reporters=reporters,
+        in_maintenance=context.maintenance,
     )
     if new is None:
         moved = next_move_step(
@@ -153,7 +154,13 @@ def _first_write(
     if not replicas:
         return None
     state = unassigned(topic.entry, replicas, topic.min_isr)
-    new = next_state(state, context.live, controller_epoch, topic.rules)
+    new = next_state(
+        state,
+        context.live,
+        controller_epoch,
+        topic.rules,
+        in_maintenance=context.maintenance,
+    )
     if new is None:
         return None
     new = replace(new, leader_epoch=topic.entry.first_leader_epoch)

@@ -38,25 +38,28 @@ def next_state(
     logs: Logs = _NO_LOGS,
     consent: RecoveryConsent | None = None,
     reporters: Collection[int] = (),
+    in_maintenance: Collection[int] = (),
 ) -> LeaderAndIsr | None:
     """The state that is to be written, or None where all is well or nothing can be done.
 
     `logs`: what is known of replicas' logs as they are at the very revision of `state`.
-    `reporters`: the brokers that cannot reach the leader, where it may be deposed for that."""
+    `reporters`: the brokers that cannot reach the leader, where it may be deposed for that.
+    `in_maintenance`: brokers that lead only where nobody else can."""
     if state.leader_epoch == NO_EPOCH:
-        return _first_election(state, live, controller_epoch)
+        return _first_election(state, live, controller_epoch, in_maintenance)
     if leader_stands(state, live):
         handed_over = None
         if not is_running(state.leader, live):
             # Where nobody else can lead, a stopping leader leads until it is gone.
-            handed_over = _clean_election(state, live, controller_epoch, rules)
+            handed_over = _clean_election(state, live, controller_epoch, rules, in_maintenance)
         elif may_depose(state, live, rules, reporters):
-            successor = _preferred(state, successors(state, live, rules, reporters))
+            able = successors(state, live, rules, reporters)
+            successor = _preferred(state, able, in_maintenance)
             assert successor is not None, "otherwise the leader would not be deposed"
             # Whoever else was in sync is reachable for the old leader, and perhaps for it alone.
             return _led_by(state, successor, [successor], controller_epoch)
         return handed_over or _without_departed(state, live)
-    elected = _clean_election(state, live, controller_epoch, rules)
+    elected = _clean_election(state, live, controller_epoch, rules, in_maintenance)
     if elected is not None:
         return elected
     if state.leader != NO_LEADER:
@@ -100,13 +103,15 @@ def _without_departed(state: LeaderAndIsr, live: Mapping[int, LiveBroker]) -> Le
 
 
 def _first_election(
-    state: LeaderAndIsr, live: Mapping[int, LiveBroker], controller_epoch: int
+    state: LeaderAndIsr,
+    live: Mapping[int, LiveBroker],
+    controller_epoch: int,
+    in_maintenance: Collection[int],
 ) -> LeaderAndIsr | None:
     """All replicas of a partition that was never led are empty, and so all are whole."""
     members = [Member(b, live[b].broker_epoch) for b in state.replicas if is_running(b, live)]
-    if not members:
-        return None
-    return _led_by(state, members[0], members, controller_epoch)
+    leader = _preferred(state, members, in_maintenance)
+    return None if leader is None else _led_by(state, leader, members, controller_epoch)
 
 
 def _clean_election(
@@ -114,22 +119,26 @@ def _clean_election(
     live: Mapping[int, LiveBroker],
     controller_epoch: int,
     rules: ElectionRules,
+    in_maintenance: Collection[int],
 ) -> LeaderAndIsr | None:
     """From the ISR, else from the eligible set; None: nobody can lead without loss."""
     in_sync = candidates(state.isr, live, rules)
-    leader = _preferred(state, in_sync)
+    leader = _preferred(state, in_sync, in_maintenance)
     if leader is not None:
         return _led_by(state, leader, in_sync, controller_epoch)
-    leader = _preferred(state, candidates(state.eligible, live, rules))
+    leader = _preferred(state, candidates(state.eligible, live, rules), in_maintenance)
     if leader is not None:
         return _led_by(state, leader, [leader], controller_epoch)
     return None
 
 
-def _preferred(state: LeaderAndIsr, members: Iterable[Member]) -> Member | None:
-    """The one that comes first in the order of preference."""
+def _preferred(
+    state: LeaderAndIsr, members: Iterable[Member], in_maintenance: Collection[int]
+) -> Member | None:
+    """The one that comes first in the order of preference, and those in maintenance last."""
     by_id = {member.broker_id: member for member in members}
-    return next((by_id[b] for b in state.replicas if b in by_id), None)
+    able = [broker_id for broker_id in state.replicas if broker_id in by_id]
+    return by_id[min(able, key=in_maintenance.__contains__)] if able else None
 
 
 def _led_by(

@@ -85,6 +85,12 @@ def maintain(driver: Driver, *brokers: int, on: bool = True, dry_run: bool = Fal
     return driver.ask(SetMaintenance(0, brokers, on, dry_run, 5_000, "a1", ASKER))
 
 
+def move_later(driver: Driver, request_id: int, chosen: int) -> None:
+    """Asked for while an earlier transaction is on its way."""
+    named = ((TopicPartition("t", 0), chosen),)
+    driver.feed(MoveLeaders(request_id, named, False, 5_000))
+
+
 # Preferred leaders.
 
 
@@ -195,6 +201,34 @@ def test_a_leader_that_falls_behind_before_it_leads_is_told_of_in_time() -> None
     driver.leader_writes_isr(0, *sorted(driver.brokers))
     driver.watch()
     assert driver.state(0).leader == leader
+
+
+def test_who_asks_last_for_a_leader_has_the_last_word() -> None:
+    driver = with_topic(1)
+    leader, second, third = driver.state(0).replicas
+    driver.leader_writes_isr(0, leader, second, third)
+    driver.watch()
+    driver.hold_transactions = True
+    move_later(driver, 77, second)
+    move_later(driver, 78, third)
+    driver.release()
+    driver.watch()
+    driver.pass_time(5_000)
+    assert codes(answer_of(driver.replies[77])) == [ErrorCode.NOT_ELIGIBLE_LEADER]
+    assert codes(answer_of(driver.replies[78])) == [None]
+    assert driver.state(0).leader == driver.state(0).replicas[0] == third
+
+
+def test_a_leader_that_was_chosen_is_not_taken_back_by_balance() -> None:
+    driver, away = without_preferred(1)
+    other = next(b for b in driver.state(0).replicas if b not in {away, driver.state(0).leader})
+    driver.hold_transactions = True
+    driver.feed(ElectPreferredLeaders(77, (), False, 5_000))
+    move_later(driver, 78, other)
+    driver.release()
+    driver.watch()
+    driver.pass_time(5_000)
+    assert driver.state(0).leader == driver.state(0).replicas[0] == other
 
 
 @pytest.mark.parametrize(
@@ -326,6 +360,37 @@ def test_maintenance_that_stands_already_is_no_fault_and_ends_when_asked() -> No
     assert KEYS.maintenance(1) in driver.store.items
     maintain(driver, 1, on=False)
     assert KEYS.maintenance(1) not in driver.store.items
+
+
+def test_maintenance_that_is_ended_while_it_is_waited_for_stays_ended() -> None:
+    driver = with_topic(1)
+    broker = driver.state(0).leader
+    driver.hold_transactions = True
+    driver.feed(SetMaintenance(77, (broker,), True, False, 30_000))
+    driver.leader_writes_isr(0, broker)
+    driver.release()
+    driver.watch()
+    assert KEYS.maintenance(broker) in driver.store.items
+    assert 77 not in driver.replies
+    assert maintain(driver, broker, on=False).error is None
+    driver.pass_time(30_000)
+    assert KEYS.maintenance(broker) not in driver.store.items
+    (result,) = answer_of(driver.replies[77]).results
+    assert result.error is not None
+    assert "taken the broker out of maintenance again" in result.error.message
+
+
+def test_a_broker_in_maintenance_gets_no_leaders_of_one_that_fails_nor_of_a_new_topic() -> None:
+    driver = with_topic(6)
+    spared, failed, other = driver.state(0).replicas
+    maintain(driver, spared)
+    driver.pass_time(5_000)
+    driver.create_topic("new", partitions=6)
+    led = [state.leader for state in driver.states("new")]
+    driver.kill_broker(failed)
+    driver.watch()
+    assert spared not in led
+    assert set(leaders(driver)) == {other}
 
 
 def test_a_mark_of_maintenance_is_taken_off_a_broker_that_is_gone() -> None:
