@@ -1,8 +1,8 @@
 """What a service tells of state changes: kept in a bounded ring, written to the log, and
 given to whoever follows.
 
-Telling costs no more than a tuple: lines are written in later turns of the event loop, so
-that ten thousand elections do not wait for ten thousand lines.
+Telling costs no more than a tuple: lines are written later, a few at a time, so that ten
+thousand elections do not wait for ten thousand lines.
 """
 
 from __future__ import annotations
@@ -29,14 +29,16 @@ from tidelog.state_changes.event import (
     StateChange,
 )
 from tidelog_runtime.clock import Clock
+from tidelog_runtime.telemetry.logging import Line, write_lines
 
 RING_CAPACITY = 20_000
 # Of one follower of the ring that does not keep up.
 MAX_QUEUED_FOR_FOLLOWER = 5_000
-# Between two such slices the loop gets its turn: a line takes ten times as long as it takes
-# to keep what it tells.
-MAX_LINES_PER_TURN = 10
-MAX_KEPT_PER_TURN = 100
+# A slice takes about half a millisecond. The pause between two leaves nine tenths of the processor
+# to what is told of: ten thousand lines a second are enough to read a disaster by while it lasts.
+MAX_LINES_PER_SLICE = 50
+MAX_KEPT_PER_SLICE = 100
+PAUSE_SECONDS = 0.005
 # Of each of a hundred thousand partitions some stages; a batch beyond that is not kept at all.
 MAX_ARRIVING = 500_000
 # What is kept beyond that has no line in the log.
@@ -241,9 +243,9 @@ class StateChangeLog:
     def flush(self) -> None:
         """Writes what is not written yet: at the end of the service."""
         while self._arriving or self._unwritten:
-            self._keep_some(MAX_KEPT_PER_TURN)
+            self._keep_some(MAX_KEPT_PER_SLICE)
             while self._unwritten:
-                _write_line(self._unwritten.popleft())
+                self._write_some()
         self._say_lost()
 
     def _keep_some(self, limit: int) -> None:
@@ -270,14 +272,17 @@ class StateChangeLog:
         loop.call_soon(self._write_slice)
 
     def _write_slice(self) -> None:
-        self._keep_some(MAX_KEPT_PER_TURN)
-        for _ in range(min(MAX_LINES_PER_TURN, len(self._unwritten))):
-            _write_line(self._unwritten.popleft())
-        self._writing = False
+        self._keep_some(MAX_KEPT_PER_SLICE)
+        self._write_some()
         if self._arriving or self._unwritten:
-            self._write_soon()
+            asyncio.get_running_loop().call_later(PAUSE_SECONDS, self._write_slice)
         else:
+            self._writing = False
             self._say_lost()
+
+    def _write_some(self) -> None:
+        count = min(MAX_LINES_PER_SLICE, len(self._unwritten))
+        write_lines([_line(self._unwritten.popleft()) for _ in range(count)])
 
     def _say_lost(self) -> None:
         """In one line, once there is time for it."""
@@ -291,12 +296,12 @@ class StateChangeLog:
             self._not_kept = self._not_written = 0
 
 
-def _write_line(change: StateChange) -> None:
+def _line(change: StateChange) -> Line:
     unwelcome = change.stage is Stage.FAILED or change.kind in _UNWELCOME
-    write = _log.warning if unwelcome else _log.info
-    write(
+    return Line(
+        json_form.format_time(change.time_ms),
+        "warning" if unwelcome else "info",
+        change.service,
         json_form.EVENT,
-        time=json_form.format_time(change.time_ms),
-        service=change.service,
-        **json_form.to_fields(change),
+        json_form.to_fields(change),
     )

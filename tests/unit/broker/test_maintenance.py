@@ -134,6 +134,7 @@ async def test_high_watermarks_are_written_by_the_clock() -> None:
 async def test_a_checkpoint_that_fails_is_said_and_the_next_one_comes() -> None:
     broker = Broker()
     commit(await broker.replicas.lead())
+    await asyncio.sleep(0)  # Its lines are written.
     broker.replicas.memory.space = 0
     with capture_logs() as lines:
         async with at_work(broker.maintenance.write_checkpoints(1000)):

@@ -101,15 +101,18 @@ def test_filters(wanted: Filter, passes: bool) -> None:
     assert wanted.passes(change) is passes
 
 
-async def test_lines_wait_for_a_turn_of_the_loop(lines: io.StringIO) -> None:
+async def test_lines_wait_for_turns_of_the_loop_with_pauses_between(lines: io.StringIO) -> None:
     told = log(1_000)
-    for _ in range(state_change_log.MAX_LINES_PER_TURN + 1):
+    for _ in range(state_change_log.MAX_LINES_PER_SLICE + 1):
         told.tell(Kind.ELECTION, Stage.REQUESTED, name=SEA)
     assert lines.getvalue() == ""
     await asyncio.sleep(0)
-    assert lines.getvalue().count("\n") == state_change_log.MAX_LINES_PER_TURN
+    assert lines.getvalue().count("\n") == state_change_log.MAX_LINES_PER_SLICE
+    told.tell(Kind.ELECTION, Stage.REQUESTED, name=SEA)
     await asyncio.sleep(0)
-    assert lines.getvalue().count("\n") == state_change_log.MAX_LINES_PER_TURN + 1
+    assert lines.getvalue().count("\n") == state_change_log.MAX_LINES_PER_SLICE
+    await asyncio.sleep(2 * state_change_log.PAUSE_SECONDS)
+    assert lines.getvalue().count("\n") == state_change_log.MAX_LINES_PER_SLICE + 2
 
 
 async def test_a_flush_leaves_no_line_behind(lines: io.StringIO) -> None:
@@ -138,12 +141,11 @@ async def test_a_follower_that_does_not_keep_up_is_told_how_much_it_missed(
 async def test_what_is_told_after_many_comes_after_all_of_them(lines: io.StringIO) -> None:
     told = log(capacity=1_000)
     one = StateChange(1, "broker-2", Kind.ELECTION, Stage.COMPLETED)
-    many = 3 * state_change_log.MAX_KEPT_PER_TURN
+    many = 3 * state_change_log.MAX_KEPT_PER_SLICE
     told.add_each((one._replace(revision=number) for number in range(many)), many)
     told.tell(Kind.BROKER_LEFT, Stage.COMPLETED)
     assert told.recent(Filter()) == []
-    for _ in range(many):
-        await asyncio.sleep(0)
+    await asyncio.sleep(10 * state_change_log.PAUSE_SECONDS)
     kept = told.recent(Filter())
     assert [change.revision for change in kept[:-1]] == list(range(many))
     assert kept[-1].kind is Kind.BROKER_LEFT
