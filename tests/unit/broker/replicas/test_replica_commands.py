@@ -8,6 +8,7 @@ from tidelog.errors import ErrorCode
 from tidelog.model import NO_LEADER
 from tidelog_broker.log.disk import OsDisk
 from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.replicas.replica_manager import PARTITIONS_PER_TURN
 from tidelog_runtime.replica_control import (
     CommandResult,
     DescribeReplicasCommand,
@@ -155,27 +156,29 @@ async def test_one_partition_that_fails_does_not_hold_up_the_others() -> None:
 async def test_what_was_taken_of_a_command_that_was_cancelled_half_way_is_followed() -> None:
     """Its repeat is no news to the replicas that took it."""
     replicas = Replicas()
-    wanted = command(state(leader=2), numbers=range(5))
+    many = 2 * PARTITIONS_PER_TURN
+    wanted = command(state(leader=2), numbers=range(many))
     taking = asyncio.create_task(replicas.manager.leader_and_isr(wanted))
     await asyncio.sleep(0)
     taking.cancel()
     await asyncio.wait([taking])
     taken = list(replicas.manager.all())
-    assert 0 < len(taken) < 5
+    assert 0 < len(taken) < many
     assert replicas.followers.updated == taken
     await replicas.manager.leader_and_isr(wanted)
-    assert len(replicas.followers.updated) == 5
+    assert len(replicas.followers.updated) == many
 
 
 async def test_commands_are_taken_one_at_a_time() -> None:
     replicas = Replicas()
-    first = replicas.manager.leader_and_isr(command(state(), 10, numbers=range(3)))
+    many = 2 * PARTITIONS_PER_TURN
+    first = replicas.manager.leader_and_isr(command(state(), 10, numbers=range(many)))
     second = replicas.manager.leader_and_isr(
-        command(state(leader=2, epoch=6), 11, numbers=range(3))
+        command(state(leader=2, epoch=6), 11, numbers=range(many))
     )
     await asyncio.gather(first, second)
-    assert [p.leader_epoch for p in replicas.followers.updated] == [6] * 6
-    assert [p.leader_to_follow for p in replicas.manager.all()] == [2] * 3
+    assert [p.leader_epoch for p in replicas.followers.updated] == [6] * 2 * many
+    assert [p.leader_to_follow for p in replicas.manager.all()] == [2] * many
 
 
 # -- a topic that was created again ------------------------------------------------------
