@@ -9,14 +9,14 @@ from typing import Any, TypeAlias
 import grpc.aio
 
 from tidelog.batch import NO_SEQUENCE
-from tidelog.errors import ErrorCode, TidelogError, unknown_topic
-from tidelog.inspection.model import NOT_KNOWN
+from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_OFFSET, Acks, OffsetPosition, TopicPartition
 from tidelog.rpc.abort import abort
 from tidelog.rpc.wire import batch_from_wire, batch_to_wire, error_to_wire
 from tidelog.v1 import broker_pb2 as pb
 from tidelog.v1 import broker_pb2_grpc
 from tidelog_broker.broker import Broker
+from tidelog_broker.edge.topic_metadata import TopicMetadata
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.metrics.request_meter import (
     FetchCall,
@@ -55,6 +55,7 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
         self._producer_ids = producer_ids
         self._describe_producers = describe_producers
         self._cache = cache
+        self._topics = TopicMetadata(cache)
 
     async def Produce(  # noqa: N802
         self, request: pb.ProduceRequest, context: _Context
@@ -186,7 +187,7 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
             )
         if not request.cluster_only:
             wanted: Iterable[str] = request.topics or sorted(cache.topics)
-            response.topics.extend(_topic_metadata(cache, topic) for topic in wanted)
+            response.topics.extend(self._topics.of(topic) for topic in wanted)
         return response
 
     async def InitProducerId(  # noqa: N802
@@ -336,48 +337,3 @@ def _producer_state(producer: CommittedProducer) -> pb.ProducerState:
     if producer.epoch_start_sequence == NO_SEQUENCE:
         told.ClearField("epoch_start_sequence")
     return told
-
-
-def _topic_metadata(cache: MetadataCache, topic: str) -> pb.TopicMetadata:
-    live = cache.topics.get(topic)
-    if live is None:
-        return pb.TopicMetadata(
-            name=topic,
-            error=error_to_wire(unknown_topic(topic)),
-        )
-    entry = live.entry
-    partitions = []
-    for number, known in sorted(cache.partitions.get(topic, {}).items()):
-        state = known.state
-        if state.topic_id != entry.topic_id or number >= entry.partitions:
-            continue  # of a former topic, or being removed
-        partitions.append(
-            pb.PartitionMetadata(
-                partition=number,
-                leader=state.leader,
-                leader_epoch=state.leader_epoch,
-                replicas=state.replicas,
-                isr=sorted(state.isr_ids),
-                eligible_leader_replicas=[m.broker_id for m in state.eligible],
-                offline_replicas=[b for b in state.replicas if b not in cache.brokers],
-                unclean_leader_epoch=state.unclean_leader_epoch,
-                min_isr=state.min_isr,
-                unclean_lost_records=(
-                    None if state.unclean_lost_records == NOT_KNOWN else state.unclean_lost_records
-                ),
-                moving_operation=state.moving.operation if state.moving else "",
-                original_replicas=state.moving.original if state.moving else (),
-                target_replicas=state.moving.target if state.moving else (),
-                create_revision=known.create_revision,
-            )
-        )
-    return pb.TopicMetadata(
-        name=topic,
-        topic_id=entry.topic_id,
-        partitions=partitions,
-        config=dict(entry.config),
-        replication_factor=entry.replication_factor,
-        partition_count=entry.partitions,
-        create_revision=live.create_revision,
-        revision=live.revision,
-    )

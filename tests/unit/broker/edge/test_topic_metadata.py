@@ -1,0 +1,67 @@
+"""What is kept of a topic between two answers is never older than what its broker knows."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.v1 import broker_pb2
+from tidelog_broker.edge import topic_metadata
+from tidelog_broker.edge.topic_metadata import TopicMetadata
+from tidelog_broker.membership.metadata_cache import MetadataCache, VersionedState
+from tidelog_runtime.metadata.store import Changed
+from unit.broker.broker_parts import KEYS, broker_change, on, partition_change, topic_change
+from unit.broker.fake_log import NAME, state
+
+OTHER = on(1)
+TOPIC_KEY = topic_change().key
+
+
+@pytest.fixture
+def cache() -> MetadataCache:
+    known = MetadataCache(KEYS)
+    states = (partition_change(state(), 120), partition_change(state(), 120, OTHER))
+    known.apply([topic_change(partitions=2), *map(broker_change, (1, 2, 3)), *states])
+    return known
+
+
+def test_only_a_partition_that_has_changed_is_made_anew(
+    cache: MetadataCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    make = topic_metadata._partition
+
+    def counted(
+        number: int, known: VersionedState, live: frozenset[int]
+    ) -> broker_pb2.PartitionMetadata:
+        made.append(number)
+        return make(number, known, live)
+
+    monkeypatch.setattr(topic_metadata, "_partition", counted)
+    topics = TopicMetadata(cache)
+    first, other = topics.of(NAME.topic).partitions
+    cache.apply([partition_change(state(leader=2), 130)])
+    changed, same = topics.of(NAME.topic).partitions
+    assert (first.leader, changed.leader) == (1, 2)
+    assert same == other
+    assert made == [0, 1, 0]
+
+
+def test_who_is_offline_changes_with_who_is_alive(cache: MetadataCache) -> None:
+    topics = TopicMetadata(cache)
+
+    def offline() -> list[int]:
+        return [*topics.of(NAME.topic).partitions[0].offline_replicas]
+
+    told = [offline()]
+    for change in (Changed(KEYS.broker(3), None, 131), broker_change(3)):
+        cache.apply([change])
+        told.append(offline())
+    assert told == [[], [3], []]
+
+
+def test_of_a_topic_that_is_gone_nothing_is_kept(cache: MetadataCache) -> None:
+    topics = TopicMetadata(cache)
+    topics.of(NAME.topic)
+    cache.apply([Changed(TOPIC_KEY, None, 132)])
+    assert topics.of(NAME.topic).HasField("error")
+    assert not topics._made
