@@ -33,6 +33,7 @@ PATIENCE_S = 400
 HOUR_MS = 3_600_000
 # 2023-11-14T22:13:20Z
 BEGAN_MS = 1_700_000_000_000
+LONG_SCHEMA = ", ".join(f"column_{number} BIGINT" for number in range(40))
 
 Act = Callable[..., list[str]]
 
@@ -101,6 +102,16 @@ def test_runs_archive_what_has_come_by_topic_date_and_hour(
         f"{topic}/0: 50 records in the log and in the archive",
         f"{topic}/1: 55 records in the log and in the archive",
     ]
+
+
+def test_a_topic_without_records_is_archived_once_it_has_some(
+    spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
+) -> None:
+    topic = cluster.new_topic(partitions=1)
+    act("run", "--topics", topic)
+    fill(cluster, topic, 0, [b"calm"] * 3)
+    act("run", "--topics", topic)
+    assert places(spark, tmp_path) == all_of(3)
 
 
 def test_a_run_that_goes_on_tells_how_far_it_is_and_ends_in_order_when_it_is_told_to(
@@ -277,25 +288,29 @@ def test_json_becomes_columns_and_what_is_none_is_kept(
     spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
 ) -> None:
     topic = cluster.new_topic(partitions=1)
-    fill(
-        cluster, topic, 0, [b'{"id": 1, "name": "calm"}', b'{"id": "one"}', b"{", b'{"name": null}']
-    )
+    two = b'{"id": 1}, {"id": 2}'
+    fits, none = b'{"id": 1, "name": "calm"}', b'{"name": null}'
+    fill(cluster, topic, 0, [fits, b'{"id": "one"}', b"{", none, two, b'{"id": 1} calm'])
     said = act(
         "run", "--topics", topic, "--value", "json", "--value-schema", "id BIGINT, name STRING"
     )
-    assert said[-1] == "2 values are not of the schema; they are in the column unread."
+    assert said[-1] == "4 values are not of the schema; they are in the column unread."
     table = spark.read.parquet(str(tmp_path / "archive")).orderBy("offset").collect()
     assert [row.value and tuple(row.value) for row in table] == [
         (1, "calm"),
         None,
         None,
         (None, None),
+        None,
+        None,
     ]
     assert [row.unread and bytes(row.unread) for row in table] == [
         None,
         b'{"id": "one"}',
         b"{",
         None,
+        two,
+        b'{"id": 1} calm',
     ]
     fill(cluster, topic, 0, [b"]"])
     told = act("run", "--topics", topic, "--strict", fails=EXIT_FAULT)
@@ -347,6 +362,9 @@ def test_protobuf_becomes_columns_and_what_is_none_is_kept(
     [
         (("--value", "json", "--value-schema", "id BIGINT"), "offset 0: it is no JSON"),
         (("--value", "json", "--value-schema", "id BIGNIT"), "it must be columns as"),
+        (("--value", "json", "--value-schema", "array<int>"), "without names of columns"),
+        # Longer than a file's name may be.
+        (("--value", "json", "--value-schema", LONG_SCHEMA), "offset 0: it is no JSON"),
     ],
 )
 def test_a_schema_that_does_not_match_is_told_before_any_task_runs(

@@ -260,20 +260,27 @@ def _wanted_form(config: ArchivingConfig) -> ValueForm | None:
 def _schema(text: str) -> StructType:
     """Of JSON values: in the words of SQL, or of a file that has it so or as Spark's JSON. Raises
     `OptionError`."""
-    path = Path(text)
-    if path.suffix in (".json", ".ddl", ".sql") or path.is_file():
-        text = path.read_text()
+    if text.endswith((".json", ".ddl", ".sql")) or _is_file(text):
+        text = Path(text).read_text()
     try:
         if text.lstrip().startswith("{"):
             return StructType.fromJson(json.loads(text))
         schema = StructType.fromDDL(text)
+        if not isinstance(schema, StructType):
+            raise ValueError(f"that is a {schema.simpleString()}, without names of columns")
     except (ParseException, ValueError, KeyError) as error:
         raise OptionError(
             f'option --value-schema is {text!r}; it must be columns as "id BIGINT, name STRING", '
             f"a file with these, or with what StructType.json() gives ({_first_line(error)})"
         ) from error
-    assert isinstance(schema, StructType)
     return schema
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except OSError:  # It is too long for a name.
+        return False
 
 
 def _await_end(query: StreamingQuery) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, BinaryType, StringType, StructField, StructType
 
 from tidelog_pipeline.archive import protobuf_values
 from tidelog_pipeline.archive.commits import Archived
@@ -41,7 +41,9 @@ def archive_rows(frame: DataFrame, form: ValueForm, topic_ids: Mapping[str, str]
 
 
 def id_of_topic(topic_ids: Mapping[str, str]) -> Column:
-    """Of a row of the data source."""
+    """Of a row of the data source. Of no topics, which a micro-batch without rows has: null."""
+    if not topic_ids:
+        return sf.lit(None).cast(StringType())
     ids = sf.create_map(*(sf.lit(text) for pair in topic_ids.items() for text in pair))
     return ids[sf.col("topic")]
 
@@ -72,12 +74,16 @@ def _values(form: ValueForm) -> list[Column]:
 
 
 def _from_json(schema: StructType) -> Column:
-    """Null for what does not fit as a whole: half a record is none."""
+    """Null for what does not fit as a whole: half a record is none, and neither is what has more
+    behind it, which Spark passes over."""
+    text = sf.col("value").cast("string")
+    alone = sf.from_json(sf.concat(sf.lit("["), text, sf.lit("]")), ArrayType(StringType()))
     told = StructType([*schema.fields, StructField(_UNREAD, StringType())])
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _UNREAD}
-    parsed = sf.from_json(sf.col("value").cast("string"), told, options)
+    parsed = sf.from_json(text, told, options)
     fields = [parsed[name].alias(name) for name in schema.fieldNames()]
-    return sf.when(parsed.isNotNull() & parsed[_UNREAD].isNull(), sf.struct(*fields))
+    fits = parsed.isNotNull() & parsed[_UNREAD].isNull() & (sf.size(alone) == 1)
+    return sf.when(fits, sf.struct(*fields))
 
 
 def _from_protobuf(form: ValueForm) -> Column:
