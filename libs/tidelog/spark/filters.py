@@ -43,8 +43,8 @@ _TESTS: dict[type[Filter], _Test] = {
     StringEndsWith: str.endswith,
     StringContains: operator.contains,
 }
-# No record is without them.
-_NEVER_NULL = frozenset({"topic", "partition", "offset", "leader_epoch", "timestamp"})
+# No record is without them; its time may be one that Spark does not know.
+_NEVER_NULL = frozenset({"topic", "partition", "offset", "leader_epoch"})
 
 
 @dataclass(slots=True)

@@ -120,6 +120,7 @@ def test_an_upper_bound_of_time_ends_nothing_since_records_need_not_be_in_its_or
         EqualTo(("partition",), None),
         IsNull(("partition",)),
         IsNotNull(("key",)),
+        IsNotNull(("timestamp",)),
         Not(IsNotNull(("offset",))),
     ],
 )
