@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Mapping
 from typing import Protocol
@@ -9,8 +10,9 @@ from typing import Protocol
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from tidelog.client import Admin
+from tidelog.errors import TidelogError
 from tidelog.rpc.channels import open_channel
-from tidelog.v1 import broker_pb2, broker_pb2_grpc
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.metadata.etcd import EtcdStore
 from tidelog_runtime.metadata.keys import Keys
@@ -72,14 +74,12 @@ class StoreView:
         return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
     async def brokers_known_to(self, broker: str) -> set[str]:
-        async with open_channel(broker) as channel:
-            stub = broker_pb2_grpc.BrokerServiceStub(channel)
-            request = broker_pb2.MetadataRequest(cluster_only=True)
-            try:
-                answer = await stub.Metadata(request, timeout=_ANSWER_TIMEOUT_SECONDS)
-            except grpc.aio.AioRpcError:
-                return set()  # as in `serving`
-        return {known.address for known in answer.brokers}
+        try:
+            async with asyncio.timeout(_ANSWER_TIMEOUT_SECONDS), Admin(broker) as asking:
+                known = (await asking.describe_cluster()).brokers
+        except (TidelogError, TimeoutError):
+            return set()  # as in `serving`
+        return {one.address for one in known}
 
     async def close(self) -> None:
         await self._store.close()
