@@ -377,6 +377,20 @@ def test_a_schema_that_does_not_match_is_told_before_any_task_runs(
     assert not (tmp_path / "archive" / CHECKPOINT).exists()
 
 
+def test_of_several_topics_each_must_fit_a_new_archive_and_what_comes_later_need_not(
+    spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
+) -> None:
+    fits, other = cluster.new_topic(partitions=1), cluster.new_topic(partitions=1)
+    fill(cluster, fits, 0, [b'{"id": 1}'] * 3)
+    fill(cluster, other, 0, [b"calm"])
+    form = ("--value", "json", "--value-schema", "id BIGINT")
+    both = act("run", "--topics", f"{fits},{other}", *form, fails=EXIT_FAULT)
+    assert f"{other}/0 offset 0: it is no JSON" in both[0]
+    act("run", "--topics", fits, *form)
+    act("backfill", "--topics", other, "--since", "earliest")
+    assert len(places(spark, tmp_path)) == 4
+
+
 def test_an_unknown_topic_is_told_before_any_task_runs(tmp_path: Path, act: Act) -> None:
     assert "nowhere" in act("run", "--topics", "nowhere", fails=EXIT_FAULT)[0]
     assert not (tmp_path / "archive" / CHECKPOINT).exists()

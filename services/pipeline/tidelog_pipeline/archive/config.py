@@ -106,6 +106,8 @@ class ArchivingConfig(ArchiveConfig, BrokersConfig):
                     raise ValueError(f"{name} is for value = {kind}; set that, too")
                 if name in needed and not is_set:
                     raise ValueError(f"{name} is not set, which value = {kind} needs")
+        if self.keep_raw and not needed:
+            raise ValueError("keep_raw is for value = json or protobuf; raw values are kept anyway")
         return self
 
 

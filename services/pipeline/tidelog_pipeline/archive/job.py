@@ -192,14 +192,17 @@ class _Archive:
         self._tell(before, logs_now(config.bootstrap_servers, topics, must_exist=False))
 
     def _writer(self, config: ArchivingConfig, now: LogsNow) -> ArchiveWriter:
-        """Raises `OptionError` where no value is of the schema."""
+        """Raises `OptionError` where none of a topic's values is of the schema that a new archive
+        is to have. What one that is there gets later has to go on, whatever it is."""
         directory = self._log.directory
         kept = directory.read(FORM)
         form = form_in_force(
             _wanted_form(config), None if kept is None else form_from_json(kept, FORM)
         )
-        check_samples(form, sample_values(config.bootstrap_servers, now))
         if kept is None:
+            for topic in sorted({log.topic for log in now}):
+                of_topic = {log: span for log, span in now.items() if log.topic == topic}
+                check_samples(form, sample_values(config.bootstrap_servers, of_topic))
             directory.create(FORM, form_to_json(form))
         return ArchiveWriter(self._log, form, self._clock, strict=config.strict)
 

@@ -87,6 +87,8 @@ def test_an_action_that_does_not_exist_is_told_with_those_that_do(
         (["--topics", "sea", "--pattern", "sea"], "one of topics"),
         (["--topics", "sea", "--value", "json"], "value_schema is not set, which value = json"),
         (["--topics", "sea", "--value-schema", "id INT"], "value_schema is for value = json"),
+        (["--topics", "sea", "--value", "raw", "--keep-raw"], "keep_raw is for value = json or"),
+        (["--topics", "sea", "--keep-raw"], "keep_raw is for value = json or protobuf"),
         (["--topics", "sea", "--value", "protobuf", "--message", "Tide"], "descriptors is not set"),
         (["--topics", "sea", "--every-seconds", "0"], "from the flag --every-seconds"),
         (["--topics", "sea", "--on-data-loss", "go"], "'fail' or 'continue'"),
