@@ -77,10 +77,10 @@ class Line(NamedTuple):
 def write_lines(lines: Iterable[Line]) -> None:
     """As a logger writes them, without what is bound to the context of whoever calls: as JSON in
     one piece, and each for a tenth of what a logger takes."""
-    renderer = structlog.get_config()["processors"][-1]
-    if isinstance(renderer, _JsonLines):
-        renderer.write(lines)
-        return
+    match structlog.get_config()["processors"]:
+        case [*_, _JsonLines() as last]:
+            last.write(lines)
+            return
     log = structlog.get_logger()
     for line in lines:
         write = getattr(log, line.level)
