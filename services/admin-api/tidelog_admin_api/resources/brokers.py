@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from http import HTTPStatus
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
 
+from tidelog.client.operations import LeaderChange
 from tidelog.client.operations import RestartFinding as Finding
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import NOT_KNOWN, ServiceState, StateRequest
 from tidelog_admin_api.begun import BEGUN_RESPONSES, begun_answer
+from tidelog_admin_api.bodies.base import AnswerBody
 from tidelog_admin_api.bodies.brokers import (
     Broker,
     BrokerPage,
@@ -24,7 +27,7 @@ from tidelog_admin_api.bodies.brokers import (
     RestartCheckPage,
     RestartFinding,
 )
-from tidelog_admin_api.bodies.leaders import leader_results
+from tidelog_admin_api.bodies.leaders import LeaderResult, leader_results
 from tidelog_admin_api.bodies.operations import BegunOperation
 from tidelog_admin_api.dependencies import AskBrokers, AskStates
 from tidelog_admin_api.paging import Key, PagingQuery, page_of
@@ -118,11 +121,21 @@ def _by_effect(finding: Finding) -> Key:
     return rank, finding.topic, finding.partition
 
 
-@router.put("/{broker_id}/maintenance", responses=CHANGE_PROBLEMS)
+def _not_all(model: type[AnswerBody]) -> dict[int | str, dict[str, Any]]:
+    return {
+        HTTPStatus.MULTI_STATUS.value: {
+            "model": model,
+            "description": "Some partitions have not got their other leader yet; each says why.",
+        }
+    }
+
+
+@router.put("/{broker_id}/maintenance", responses=CHANGE_PROBLEMS | _not_all(Maintenance))
 async def set_maintenance(
     broker_id: BrokerId,
     body: MaintenanceRequest,
     admin: AskBrokers,
+    answer: Response,
     dry_run: DryRun = False,
     timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
 ) -> Maintenance:
@@ -134,15 +147,16 @@ async def set_maintenance(
     return Maintenance(
         broker_id=broker_id,
         maintenance=body.maintenance,
-        leaders=leader_results(changes).items,
+        leaders=_leaders(changes, answer),
         leaders_kept=kept,
     )
 
 
-@router.put("/maintenance", responses=CHANGE_PROBLEMS)
+@router.put("/maintenance", responses=CHANGE_PROBLEMS | _not_all(MaintenanceOfSeveral))
 async def set_maintenance_of_several(
     body: MaintenanceOfSeveralRequest,
     admin: AskBrokers,
+    answer: Response,
     dry_run: DryRun = False,
     timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
 ) -> MaintenanceOfSeveral:
@@ -154,9 +168,16 @@ async def set_maintenance_of_several(
     return MaintenanceOfSeveral(
         broker_ids=broker_ids,
         maintenance=body.maintenance,
-        leaders=leader_results(changes).items,
+        leaders=_leaders(changes, answer),
         leaders_kept=kept,
     )
+
+
+def _leaders(changes: list[LeaderChange], answer: Response) -> list[LeaderResult]:
+    results = leader_results(changes)
+    if results.has_failures:
+        answer.status_code = HTTPStatus.MULTI_STATUS
+    return results.items
 
 
 @router.post("/add", responses=BEGUN_RESPONSES)

@@ -55,7 +55,13 @@ export function MaintenanceAct({ broker, onClose }) {
   const send = (query) => change("PUT", at("brokers", broker.broker_id, "maintenance"), { maintenance: begins }, { query });
   return html`<${Act} title=${begins ? `Maintenance of ${name}` : `End the maintenance of ${name}`} verb=${begins ? "Begin maintenance" : "End maintenance"} narrow
     plan=${() => send({ dry_run: true })} show=${(plan) => html`<${Maintenance} plan=${plan} begins=${begins} />`}
-    run=${() => send({})} done=${() => tell(begins ? `Broker ${broker.broker_id} is in maintenance.` : `The maintenance of ${name} has ended.`)} onClose=${onClose} />`;
+    run=${() => send({})} done=${(answer) => tell(begins ? begun(broker, answer) : `The maintenance of ${name} has ended.`)} onClose=${onClose} />`;
+}
+
+function begun(broker, { leaders }) {
+  const waiting = leaders.filter((one) => one.error).length;
+  const still = waiting > 0 ? ` It still leads ${plural(waiting, "partition")}, which are handed over one by one.` : "";
+  return `Broker ${broker.broker_id} is in maintenance.${still}`;
 }
 
 function Maintenance({ plan, begins }) {
@@ -78,7 +84,13 @@ export function PreferredAct({ onClose }) {
     show=${(plan) => html`<${Table} label="Leaders that would change" columns=${columns} rows=${plan.items} rowKey=${(p) => `${p.topic}/${p.partition}`} empty="Every partition is led by its preferred replica." />`}
     refuse=${(plan) => plan.items.length === 0 && "There is nothing to be done."}
     run=${() => send({})}
-    done=${(answer) => tell(`${plural(answer.items.filter((one) => !one.error).length, "partition")} led by preferred replicas again.`)} onClose=${onClose} />`;
+    done=${(answer) => tell(elected(answer.items))} onClose=${onClose} />`;
+}
+
+function elected(items) {
+  const late = items.filter((one) => one.error);
+  const led = `${plural(items.length - late.length, "partition")} led by preferred replicas again.`;
+  return late.length > 0 ? `${led} Of ${number(late.length)} it is not so: ${late[0].error.message}` : led;
 }
 
 const EFFECTS = {
