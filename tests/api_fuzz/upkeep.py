@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from api_fuzz.grounding import Facts, KnownTopic
 from tidelog.client import Admin
@@ -20,6 +21,9 @@ LARGE_RECORDS, LARGE_BYTES = 40, 10_000
 SLOWEST_BYTES_PER_SECOND = 1_024
 # Topics that cases have made are deleted once there are so many.
 MAX_STRANGERS = 8
+
+# What moves is busy, and on a busy machine it is so for many cases.
+SETTLED_S, PAUSE_S = 10.0, 0.05
 
 _PASSES = (
     ErrorCode.OPERATION_ENDED,
@@ -74,6 +78,7 @@ class Upkeep:
                 await admin.add_brokers(removed)
         if (await admin.describe_throttle()).bytes_per_second is not None:
             await admin.set_throttle(None)
+        await _settled(admin)
         there = [topic.name for topic in await admin.list_topics()]
         strangers = [name for name in there if name not in TOPICS]
         for name in strangers if len(strangers) > MAX_STRANGERS else ():
@@ -118,6 +123,14 @@ class Upkeep:
         name = f"doomed-{next(self._numbers)}"
         self._admin.create_topic(name, 1, 1)
         return name
+
+
+async def _settled(admin: Admin) -> None:
+    """Operations that wait for what cases have taken away may run on."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(SETTLED_S):
+            while await admin.list_operations(["running"]):  # noqa: ASYNC110 - nobody tells of it
+                await asyncio.sleep(PAUSE_S)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from playwright.async_api import Browser, ConsoleMessage, Locator, Page, Request, expect
+from playwright.async_api import Browser, ConsoleMessage, Error, Locator, Page, Request, expect
 
 # A machine that is busy is no fault of the console.
 TIMEOUT_MS = 60_000
@@ -30,14 +30,19 @@ class Console:
         self.page = page
         self.faults: list[str] = []
         self._url = url
+        self._script_failed = asyncio.Event()
         page.set_default_timeout(TIMEOUT_MS)
         page.on("console", self._told)
-        page.on("pageerror", lambda error: self.faults.append(str(error)))
+        page.on("pageerror", self._failed)
         page.on("request", self._asked)
 
     def _told(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
             self.faults.append(f"{message.type}: {message.text} ({message.location.get('url')})")
+
+    def _failed(self, error: Error) -> None:
+        self.faults.append(str(error))
+        self._script_failed.set()
 
     def _asked(self, request: Request) -> None:
         if not request.url.startswith((self._url, "data:")):
@@ -46,7 +51,15 @@ class Console:
     async def open(self, place: str) -> None:
         """`place`: as "topics/sea"."""
         await self.page.goto(f"{self._url}/console/#/{place}")
-        await self.page.get_by_role("heading", level=1).wait_for()
+        shown = asyncio.ensure_future(self.page.get_by_role("heading", level=1).wait_for())
+        failed = asyncio.ensure_future(self._script_failed.wait())
+        await asyncio.wait((shown, failed), return_when=asyncio.FIRST_COMPLETED)
+        failed.cancel()
+        # A page whose script does not run shows nothing, however long it is waited for.
+        if not shown.done():
+            shown.cancel()
+            raise AssertionError(self.faults)
+        await shown
 
     def button(self, name: str) -> Locator:
         return self.page.get_by_role("button", name=name, exact=True)

@@ -55,10 +55,10 @@ export function MaintenanceAct({ broker, onClose }) {
   const send = (query) => change("PUT", at("brokers", broker.broker_id, "maintenance"), { maintenance: begins }, { query });
   return html`<${Act} title=${begins ? `Maintenance of ${name}` : `End the maintenance of ${name}`} verb=${begins ? "Begin maintenance" : "End maintenance"} narrow
     plan=${() => send({ dry_run: true })} show=${(plan) => html`<${Maintenance} plan=${plan} begins=${begins} />`}
-    run=${() => send({})} done=${(answer) => tell(begins ? begun(broker, answer) : `The maintenance of ${name} has ended.`)} onClose=${onClose} />`;
+    run=${() => send({})} done=${(answer) => tell(begins ? inMaintenance(broker, answer) : `The maintenance of ${name} has ended.`)} onClose=${onClose} />`;
 }
 
-function begun(broker, { leaders }) {
+function inMaintenance(broker, { leaders }) {
   const waiting = leaders.filter((one) => one.error).length;
   const still = waiting > 0 ? ` It still leads ${plural(waiting, "partition")}, which are handed over one by one.` : "";
   return `Broker ${broker.broker_id} is in maintenance.${still}`;
