@@ -2166,7 +2166,8 @@ class LeaderResult(_message.Message):
     def error(self) -> _errors_pb2.Error:
         """Unset: it leads, or with dry_run would. NOT_ELIGIBLE_LEADER: it may not now, and the
         message says why. REQUEST_TIMED_OUT: it does not lead yet. In maintenance it will, as soon
-        as it can; otherwise the wish ends here, as it does with its controller: ask again.
+        as it can; otherwise in its turn, unless it falls out of sync before, somebody asks for
+        another leader, or the controller changes: ask again then.
         """
 
     def __init__(

@@ -38,8 +38,8 @@ class AdminServiceStub:
     - `dry_run` checks everything as the real request would, answers with the exact plan,
       and changes nothing.
     - `timeout_ms` is how long the answer may wait for what was begun, in milliseconds, 1 to
-      300,000, else INVALID_REQUEST; 0: 30,000. What has begun goes on by itself after that,
-      but for wishes for leaders, which end with it (see LeaderResult).
+      300,000, else INVALID_REQUEST; 0: 30,000. What has begun goes on by itself after that;
+      wishes for leaders do while they can come true (see LeaderResult).
     - `operation_id` is chosen by who asks: 1 to 64 characters of [a-zA-Z0-9_-]; empty: the
       controller gives one. It is kept with what was asked, so that the same request sent
       again (after an answer that was lost, or a change of controller) is the same
@@ -152,8 +152,8 @@ class AdminServiceAsyncStub(AdminServiceStub):
     - `dry_run` checks everything as the real request would, answers with the exact plan,
       and changes nothing.
     - `timeout_ms` is how long the answer may wait for what was begun, in milliseconds, 1 to
-      300,000, else INVALID_REQUEST; 0: 30,000. What has begun goes on by itself after that,
-      but for wishes for leaders, which end with it (see LeaderResult).
+      300,000, else INVALID_REQUEST; 0: 30,000. What has begun goes on by itself after that;
+      wishes for leaders do while they can come true (see LeaderResult).
     - `operation_id` is chosen by who asks: 1 to 64 characters of [a-zA-Z0-9_-]; empty: the
       controller gives one. It is kept with what was asked, so that the same request sent
       again (after an answer that was lost, or a change of controller) is the same
@@ -262,8 +262,8 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     - `dry_run` checks everything as the real request would, answers with the exact plan,
       and changes nothing.
     - `timeout_ms` is how long the answer may wait for what was begun, in milliseconds, 1 to
-      300,000, else INVALID_REQUEST; 0: 30,000. What has begun goes on by itself after that,
-      but for wishes for leaders, which end with it (see LeaderResult).
+      300,000, else INVALID_REQUEST; 0: 30,000. What has begun goes on by itself after that;
+      wishes for leaders do while they can come true (see LeaderResult).
     - `operation_id` is chosen by who asks: 1 to 64 characters of [a-zA-Z0-9_-]; empty: the
       controller gives one. It is kept with what was asked, so that the same request sent
       again (after an answer that was lost, or a change of controller) is the same

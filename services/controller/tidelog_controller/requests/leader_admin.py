@@ -1,7 +1,8 @@
 """Who leads, by request, by the clock and in maintenance.
 
-Wishes for leaders are soft state of this reign: a request waits for its own, and automatic
-balance finds again what it has not reached. Marks of maintenance are durable.
+Wishes for leaders are soft state of this reign: a request waits for its own until its time is up,
+and they outlive it; automatic balance finds again what it has not reached. Marks of maintenance are
+durable.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from tidelog_runtime.metadata.schema import LeaderAndIsr
 
 MAX_LEADERS_MOVED = 1_000
 MAX_BROKERS_NAMED = 50
-_IN_TURN = "brokers hand over one by one, and its turn has not come"
+_IN_TURN = "brokers hand over one by one, and it gets it in its turn while it is in sync"
 _HANDED_OVER_IN_TURN = "brokers hand over one by one, and it gets it as soon as that one is in sync"
 _MAINTENANCE_ENDED = "somebody has taken the broker out of maintenance again, so that it stays"
 # Elections that automatic balance begins at once.
@@ -85,7 +86,8 @@ class LeaderAdmin:
         self._moving: dict[int, _Moving] = {}
         self._maintaining: dict[int, _Maintaining] = {}
         self._balance_at_ms: int | None = None
-        self._balanced: dict[TopicPartition, WantedLeader] = {}
+        # Of automatic balance, and of requests whose time was up.
+        self._unattended: dict[TopicPartition, WantedLeader] = {}
         self._moved = MovedLeaders(context, self._hindrance)
 
     # Requests.
@@ -96,7 +98,9 @@ class LeaderAdmin:
             names = self._selected(request.selectors)
         except TidelogError as error:
             return [Reply(request.request_id, AdminReply(error))]
-        states = ((name, self._context.state_to_stay(name)) for name in names)
+        states = {name: self._context.state_to_stay(name) for name in names}
+        if not request.dry_run:
+            self._supersede({n: state.replicas[0] for n, state in states.items() if state})
         wanted = {
             name: WantedLeader(
                 state.replicas[0],
@@ -105,7 +109,7 @@ class LeaderAdmin:
                 request.trace_id,
                 *request.asker,
             )
-            for name, state in states
+            for name, state in states.items()
             if state is not None and state.leader != state.replicas[0]
         }
         return self._begin(
@@ -180,11 +184,12 @@ class LeaderAdmin:
         for maintaining in list(self._maintaining.values()):
             commands += self._advance_maintaining(maintaining, now_ms)
         self._balance(now_ms)
-        # What was reached once is not wanted any more: who leads later is another matter.
-        self._balanced = {
-            name: wish for name, wish in self._balanced.items() if self._is_to_come(name, wish)
+        # What was reached once is not wanted any more: who leads later is another matter. Nor is
+        # what cannot be now: nobody would expect it hours later.
+        self._unattended = {
+            name: wish for name, wish in self._unattended.items() if self._is_to_come(name, wish)
         }
-        wanted = {**self._moved.advance(), **self._balanced}
+        wanted = {**self._moved.advance(), **self._unattended}
         for moving in self._moving.values():
             wanted |= moving.wanted
         self._context.want_leaders(wanted)
@@ -216,20 +221,20 @@ class LeaderAdmin:
             else:
                 error = TidelogError(ErrorCode.NOT_ELIGIBLE_LEADER, why) if why else None
                 moving.results.append(LeaderResult(name, before[name], leader.leader, error))
-        self._supersede(moving.wanted)
+        self._supersede({name: wish.leader for name, wish in moving.wanted.items()})
         self._moving[request_id] = moving
         return self._advance_moving(moving, now_ms) if dry_run else []
 
-    def _supersede(self, wanted: Mapping[TopicPartition, WantedLeader]) -> None:
+    def _supersede(self, leaders: Mapping[TopicPartition, int]) -> None:
         """Who asks last for a leader has the last word: what else was wished for the partition,
         and has not come about, would take it back."""
-        for name, newer in wanted.items():
-            self._balanced.pop(name, None)
+        for name, leader in leaders.items():
+            self._unattended.pop(name, None)
             for other in self._moving.values():
                 older = other.wanted.get(name)
-                if older is not None and older.leader != newer.leader:
+                if older is not None and older.leader != leader:
                     del other.wanted[name]
-                    other.results.append(_superseded(name, other.before[name], older, newer.leader))
+                    other.results.append(_superseded(name, other.before[name], older, leader))
 
     def _advance_moving(self, moving: _Moving, now_ms: int) -> list[Command]:
         for name, leader in list(moving.wanted.items()):
@@ -262,10 +267,13 @@ class LeaderAdmin:
             return _superseded(name, before, wanted, state.replicas[0])
         if now_ms < moving.deadline_ms:
             return None
-        why = self._hindrance(name, wanted) or _IN_TURN
+        why = self._hindrance(name, wanted)
+        if why is None:
+            self._unattended[name] = wanted
         late = TidelogError(
             ErrorCode.REQUEST_TIMED_OUT,
-            f"broker {wanted.leader} does not lead {name} yet: {why}; ask again",
+            f"broker {wanted.leader} does not lead {name} yet: "
+            f"{f'{why}; ask again' if why else _IN_TURN}",
         )
         return LeaderResult(name, before, wanted.leader, late)
 
@@ -321,11 +329,13 @@ class LeaderAdmin:
         del self._maintaining[waiting.request.request_id]
         return [Reply(waiting.request.request_id, reply)]
 
-    def _is_to_come(self, name: TopicPartition, preferred: WantedLeader) -> bool:
-        """It does not lead yet, and is still the preferred one."""
+    def _is_to_come(self, name: TopicPartition, wish: WantedLeader) -> bool:
+        """It does not lead yet, and can."""
         state = self._context.state_to_stay(name)
-        leader = preferred.leader
-        return state is not None and state.replicas[0] == leader != state.leader
+        if state is None or self._hindrance(name, wish) is not None:
+            return False
+        is_first = state.replicas[0] == wish.leader
+        return not is_first if wish.first else is_first and state.leader != wish.leader
 
     def _leads(self, broker_id: int, name: TopicPartition) -> bool:
         state = self._context.state_to_stay(name)
@@ -334,7 +344,7 @@ class LeaderAdmin:
     # Automatic balance.
 
     def _balance(self, now_ms: int) -> None:
-        """Wishes of the last time that were not met are judged anew with the next."""
+        """What was wished before, and has not come about, goes on."""
         if self._balancing is None:
             return
         if self._balance_at_ms is not None and now_ms < self._balance_at_ms:
@@ -352,10 +362,11 @@ class LeaderAdmin:
             self._balancing.threshold_percent,
             MAX_BALANCED_AT_ONCE,
         )
-        self._balanced = {
+        balanced = {
             name: WantedLeader(partitions[name].replicas[0], False, Cause.PREFERRED_LEADER)
             for name in chosen
         }
+        self._unattended = balanced | self._unattended
 
     # What is known.
 

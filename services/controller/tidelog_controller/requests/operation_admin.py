@@ -40,7 +40,7 @@ from tidelog_controller.requests.taking_back import (
     marks_taken_back,
     with_taken_back,
 )
-from tidelog_controller.requests.topic_checks import DEFAULT_TIMEOUT_MS, outcome_unknown
+from tidelog_controller.requests.topic_checks import DEFAULT_TIMEOUT_MS, created_by, outcome_unknown
 from tidelog_controller.state.admin_answers import OperationAnswer, PlanSummary
 from tidelog_controller.state.admin_requests import (
     BeginOperation,
@@ -252,6 +252,13 @@ class OperationAdmin:
                     f"operation {request.operation_id} is another one: {entry.kind.value} "
                     f"{entry.request}; choose another id",
                 )
+        created = created_by(self._context, operation_id)
+        if created is not None:
+            raise TidelogError(
+                ErrorCode.OPERATION_ID_IN_USE,
+                f"operation {operation_id} is another one, which creates topic {created}; choose "
+                "another id",
+            )
         return entries[0] if entries else None
 
     def _reply_known(self, request: BeginOperation, now: Now) -> list[Command]:

@@ -32,6 +32,7 @@ from tidelog_controller.requests.topic_checks import (
     being_deleted,
     check_factor,
     check_revision,
+    created_by,
     other_id,
     outcome_unknown,
     pending_brokers,
@@ -170,6 +171,7 @@ class TopicAdmin:
         if begun is not None:
             _check_same(request, begun.entry)
             return begun
+        self._check_id_is_free(request.operation_id)
         half_way = self._half_way(request.topic)
         if half_way is not None:
             self._check_continues(request, half_way)
@@ -195,6 +197,18 @@ class TopicAdmin:
         creations = [creation.purpose for creation in self._creations.values()]
         same = (request.topic, request.operation_id)
         return next((c for c in creations if (c.topic, c.entry.operation_id) == same), None)
+
+    def _check_id_is_free(self, operation_id: str) -> None:
+        if not operation_id:
+            return
+        held = self._context.operations.held.get(operation_id)
+        other = created_by(self._context, operation_id)
+        if held is not None or other is not None:
+            what = f"creates topic {other}" if held is None else f"is a {held.entry.kind.value}"
+            raise TidelogError(
+                ErrorCode.OPERATION_ID_IN_USE,
+                f"operation {operation_id} is another one, which {what}; choose another id",
+            )
 
     def _is_claimed(self, topic: str) -> bool:
         return any(creation.purpose.topic == topic for creation in self._creations.values())

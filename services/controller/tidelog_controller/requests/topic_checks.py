@@ -37,6 +37,14 @@ def known_topic(context: Context, topic: str, topic_id: str = "") -> Topic:
     return known
 
 
+def created_by(context: Context, operation_id: str) -> str | None:
+    """The topic whose creation bears the id."""
+    if not operation_id:
+        return None
+    topics = context.topics.items()
+    return next((name for name, t in topics if t.entry.operation_id == operation_id), None)
+
+
 def check_factor(context: Context, replication_factor: int) -> None:
     """Whether so many replicas of a new partition could be placed."""
     removed = [b for b in context.running_brokers() if b in context.removed_brokers]

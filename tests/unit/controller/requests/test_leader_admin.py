@@ -203,6 +203,43 @@ def test_a_leader_that_falls_behind_before_it_leads_is_told_of_in_time() -> None
     assert driver.state(0).leader == leader
 
 
+def late(driver: Driver, number: int, chosen: int) -> None:
+    """Somebody else has written the partition, and the time of who asked was up before it could
+    be tried again."""
+    driver.hold_transactions = True
+    driver.feed(MoveLeaders(77, ((TopicPartition("t", number), chosen),), False, 2_000))
+    driver.leader_writes_isr(number, *sorted(driver.brokers))
+    driver.pass_time(2_000)
+    assert codes(answer_of(driver.replies[77])) == [ErrorCode.REQUEST_TIMED_OUT]
+
+
+def test_what_was_not_handed_over_in_time_is_handed_over_later() -> None:
+    driver = with_topic()
+    chosen = driver.state(0).replicas[1]
+    late(driver, 0, chosen)
+    driver.release()
+    driver.watch()
+    driver.pass_time(1_000)
+    assert driver.state(0).leader == driver.state(0).replicas[0] == chosen
+    # Once: who leads afterwards is another matter.
+    driver.kill_broker(chosen)
+    driver.watch()
+    back(driver, chosen)
+    driver.pass_time(1_000)
+    assert driver.state(0).leader != chosen
+
+
+def test_what_was_not_handed_over_in_time_is_forgotten_when_others_ask() -> None:
+    driver = with_topic()
+    leader, chosen = driver.state(0).replicas[:2]
+    late(driver, 0, chosen)
+    driver.feed(ElectPreferredLeaders(78, (), False, 5_000))
+    driver.release()
+    driver.watch()
+    driver.pass_time(5_000)
+    assert driver.state(0).leader == driver.state(0).replicas[0] == leader
+
+
 def test_who_asks_last_for_a_leader_has_the_last_word() -> None:
     driver = with_topic(1)
     leader, second, third = driver.state(0).replicas

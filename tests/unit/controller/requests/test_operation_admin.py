@@ -162,6 +162,20 @@ def test_another_request_by_the_same_id_is_refused() -> None:
         assert code_of(driver, request) is ErrorCode.OPERATION_ID_IN_USE
 
 
+def test_an_id_is_that_of_one_operation_or_of_one_creation_of_a_topic() -> None:
+    driver = with_topic()
+    driver.begin_operation(by_hand((0, (4, 1))), "op")
+    creation = driver.create_topic("other", operation_id="op")
+    assert code_of(driver, creation) is ErrorCode.OPERATION_ID_IN_USE
+    assert code_of(driver, driver.create_topic("other", operation_id="made")) is None
+    assert (
+        code_of(driver, driver.begin_operation(Rebalancing(), "made"))
+        is ErrorCode.OPERATION_ID_IN_USE
+    )
+    creation = driver.create_topic("third", operation_id="made")
+    assert code_of(driver, creation) is ErrorCode.OPERATION_ID_IN_USE
+
+
 def test_who_asks_again_while_it_is_being_written_waits_for_the_same() -> None:
     driver = with_topic()
     driver.hold_transactions = True
