@@ -322,8 +322,8 @@ class CreateTopicResponse(_message.Message):
     def error(self) -> _errors_pb2.Error: ...
     @_builtins.property
     def pending_brokers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Brokers that have not acknowledged the start of their replicas in time. They go
-        on by themselves.
+        """Brokers that have not acknowledged the start of their replicas in time, or have died. They
+        go on by themselves.
         """
 
     @_builtins.property
@@ -893,8 +893,8 @@ class AddPartitionsResponse(_message.Message):
     def error(self) -> _errors_pb2.Error: ...
     @_builtins.property
     def pending_brokers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Brokers that have not acknowledged the start of their replicas in time. They go on by
-        themselves.
+        """Brokers that have not acknowledged the start of their replicas in time, or have died. They
+        go on by themselves.
         """
 
     @_builtins.property

@@ -27,6 +27,7 @@ from tidelog_controller.requests.topic_checks import (
     pending_brokers,
     request_timeout_ms,
     unplaced_partitions,
+    unstarted_brokers,
 )
 from tidelog_controller.state.admin_answers import PartitionsAnswer
 from tidelog_controller.state.admin_requests import AddPartitions, Assignment, RemovePartitions
@@ -205,6 +206,8 @@ class PartitionAdmin:
         if goes_on and now_ms < waiting.deadline_ms:
             return []
         error = self._not_yet(request, topic) if goes_on and not pending else None
+        if isinstance(request, AddPartitions):
+            pending = unstarted_brokers(self._context, self._controls, request.topic)
         reply = AdminReply(error, topic.entry.topic_id, pending, answer=answer)
         return self._reply(waiting, reply)
 

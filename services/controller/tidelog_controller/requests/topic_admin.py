@@ -38,6 +38,7 @@ from tidelog_controller.requests.topic_checks import (
     pending_brokers,
     request_timeout_ms,
     unplaced_partitions,
+    unstarted_brokers,
 )
 from tidelog_controller.state.admin_answers import PartitionsAnswer
 from tidelog_controller.state.admin_requests import Asker
@@ -319,7 +320,8 @@ class TopicAdmin:
             return AdminReply(error, entry.topic_id)
         pending = self._pending(name)
         if timed_out or not (pending or self._context.is_growing(name)):
-            return AdminReply(None, entry.topic_id, pending)
+            unstarted = unstarted_brokers(self._context, self._controls, name)
+            return AdminReply(None, entry.topic_id, unstarted)
         return None
 
     def _advance_deletion(self, deletion: _Deletion, now_ms: int) -> list[Command]:

@@ -66,6 +66,17 @@ def pending_brokers(controls: Mapping[int, BrokerControl], topic: str) -> tuple[
     return tuple(sorted(b for b, control in controls.items() if control.waits_for_topic(topic)))
 
 
+def unstarted_brokers(
+    context: Context, controls: Mapping[int, BrokerControl], topic: str
+) -> tuple[int, ...]:
+    """Those that have not acknowledged the start of their replicas, and those that have died since
+    these were placed: they start them when they are back."""
+    names = context.partitions_of(topic)
+    held = [context.partition(name) for name in names]
+    dead = {b for p in held if p is not None for b in p.state.replicas if b not in controls}
+    return tuple(sorted(dead.union(pending_brokers(controls, topic))))
+
+
 def no_such_partition(name: TopicPartition, topic: Topic) -> TidelogError:
     """Of one that is not placed, or not to stay."""
     if not 0 <= name.partition < topic.entry.partitions:

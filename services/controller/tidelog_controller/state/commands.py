@@ -91,7 +91,8 @@ class MakePlan(NamedTuple):
 
 
 class AdminReply(NamedTuple):
-    """`pending_brokers`: live, and without an acknowledgement when time was up.
+    """`pending_brokers`: without an acknowledgement when time was up; where replicas were to start,
+    also those that have died.
     `partitions`: what became of each that the request was about. `answer`: what only a request
     of its kind is answered with."""
 

@@ -94,13 +94,14 @@ def test_brokers_that_do_not_acknowledge_in_time_are_named() -> None:
     assert driver.replies[request].pending_brokers == (2,)
 
 
-def test_a_broker_that_dies_meanwhile_is_not_waited_for() -> None:
+def test_a_broker_that_dies_meanwhile_is_named_and_not_waited_for() -> None:
     driver = cluster(1, 2, 3)
     driver.brokers[2].mute = True
     request = driver.create_topic()
     driver.kill_broker(2)
     driver.watch()
-    assert driver.replies[request].pending_brokers == ()
+    assert driver.replies[request].error is None
+    assert driver.replies[request].pending_brokers == (2,)
 
 
 def test_validation_alone_creates_nothing() -> None:
