@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 from tidelog import request_bounds
 from tidelog.model import MAX_INT32
 from tidelog_admin_api.bodies.base import MIN_INT32, documented
-from tidelog_admin_api.problems import malformed
+from tidelog_admin_api.problems import invalid
 
 MAX_TOKEN_LENGTH = 1_024
 
@@ -93,7 +93,7 @@ def _decode(name: str, token: str) -> Key:
 
 
 def _bad_token(name: str) -> Exception:
-    return malformed(
+    return invalid(
         f"page_token is none that a page of {name} gave; pass next_page_token as it was, or "
         "nothing for the first page"
     )

@@ -100,7 +100,8 @@ async def read_records(
     collecting = _Collecting(bound, begin, keeps_newest=isinstance(start, Latest))
     if begin >= end:
         # What is not there yet may come.
-        collecting.take(await consumer.poll(bound.wait_ms, POLL_RECORDS) if bound.wait_ms else [])
+        wait_ms = min(bound.wait_ms, give_up_ms - clock.monotonic_ms())
+        collecting.take(await consumer.poll(wait_ms, POLL_RECORDS) if wait_ms > 0 else [])
         return Read(collecting.records, collecting.next_offset, log_start, end)
     while not collecting.is_full and collecting.next_offset < end:
         left_ms = give_up_ms - clock.monotonic_ms()

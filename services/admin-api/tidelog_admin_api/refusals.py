@@ -11,6 +11,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidelog.errors import TidelogError
@@ -30,6 +31,7 @@ from tidelog_admin_api.problems import (
 from tidelog_admin_api.requester import trace_id
 
 MAX_FIELD_ERRORS = 100
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _PLACES = ("path", "query", "header", "cookie", "body")
 _NOT_AN_OBJECT = frozenset({"dict_type", "model_attributes_type", "model_type"})
 _log = structlog.get_logger()
@@ -152,10 +154,32 @@ async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if isinstance(error.__cause__, ProblemError):
         return _answer(request, error.__cause__)
-    return _answer(request, http_problem(error, request.method, request.url.path))
+    if isinstance(error.__cause__, RecursionError):
+        return _answer(request, malformed("the body is nested too deeply; send it flatter"))
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        return _answer(request, _no_method(request))
+    return _answer(request, http_problem(error, request.url.path))
 
 
-def http_problem(error: HTTPException, method: str, path: str) -> ProblemError:
+def _no_method(request: Request) -> ProblemError:
+    """The framework tells the methods of one route alone."""
+    has = {
+        method: any(
+            route.matches({**request.scope, "method": method})[0] is Match.FULL
+            for route in request.app.routes
+        )
+        for method in _METHODS
+    }
+    allowed = ", ".join(method for method in _METHODS if has[method])
+    return ProblemError(
+        "METHOD_NOT_ALLOWED",
+        Meaning(HTTPStatus.METHOD_NOT_ALLOWED, "UNIMPLEMENTED", f"Use one of: {allowed}."),
+        f"{request.url.path} has no {request.method}; it has {allowed}",
+        headers={"Allow": allowed},
+    )
+
+
+def http_problem(error: HTTPException, path: str) -> ProblemError:
     headers = dict(error.headers or {})
     match error.status_code:
         case HTTPStatus.NOT_FOUND:
@@ -163,13 +187,6 @@ def http_problem(error: HTTPException, method: str, path: str) -> ProblemError:
                 HTTPStatus.NOT_FOUND, "NOT_FOUND", "GET /openapi.json lists what there is."
             )
             return ProblemError("NO_SUCH_RESOURCE", meaning, f"there is no {path}")
-        case HTTPStatus.METHOD_NOT_ALLOWED:
-            allowed = headers.get("Allow", headers.get("allow", "others"))
-            meaning = Meaning(
-                HTTPStatus.METHOD_NOT_ALLOWED, "UNIMPLEMENTED", f"Use one of: {allowed}."
-            )
-            detail = f"{path} has no {method}; it has {allowed}"
-            return ProblemError("METHOD_NOT_ALLOWED", meaning, detail, headers=headers)
         case HTTPStatus.BAD_REQUEST:
             return malformed(f"the request cannot be read: {error.detail}")
         case status:

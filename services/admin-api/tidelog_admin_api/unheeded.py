@@ -4,7 +4,9 @@ to rest on what was read, must not be carried out as if nothing had been said.""
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from difflib import get_close_matches
 from http import HTTPStatus
 from typing import Any, get_args, get_origin
@@ -43,6 +45,8 @@ async def refuse_unheeded(request: Request) -> None:
         raise invalid("If-Match is there twice; give all entity tags in one, with commas between")
     if route.body_field is None and request.method not in READS:
         _refuse_body(await request.body(), known)
+    elif route.body_field is not None:
+        _refuse_repeated_fields(await request.body())
     check_named(request.headers)
 
 
@@ -75,6 +79,21 @@ def _refuse_body(body: bytes, parameters: Collection[str]) -> None:
     names = list(said)[:MAX_NAMED] if isinstance(said, dict) else []
     _refuse([FieldError(field=name[:100], message=_no_field(name, parameters)) for name in names])
     raise invalid("there is a body, and none is taken here; leave it out")
+
+
+def _refuse_repeated_fields(body: bytes) -> None:
+    """The last one would be heeded, and the others lost. What is no JSON is told elsewhere."""
+    with suppress(ValueError, RecursionError):
+        json.loads(body, object_pairs_hook=_once_each)
+
+
+def _once_each(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    known = dict(fields)
+    if len(known) < len(fields):
+        names = Counter(name for name, _ in fields)
+        message = "is there more than once; give the one that is meant"
+        _refuse([FieldError(field=n[:100], message=message) for n in names if names[n] > 1])
+    return known
 
 
 def _no_field(name: str, parameters: Collection[str]) -> str:

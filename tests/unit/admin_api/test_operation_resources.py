@@ -289,6 +289,15 @@ async def test_a_dry_recovery_looks_and_elects_nobody(
     assert named == {"choices": [RecoveryChoice(0, 3, 412)]}
 
 
+async def test_a_dry_recovery_of_no_topic_is_none_of_all(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    body = {"topic": "", "choices": CHOICE["choices"]}
+    answer = await gateway.post("/v1/recovery", json=body, params={"dry_run": True})
+    assert (answer.status_code, answer.json()["code"]) == (404, "UNKNOWN_TOPIC_OR_PARTITION")
+    assert admin.calls == []
+
+
 async def test_a_partition_that_has_no_leader_yet_is_told(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:

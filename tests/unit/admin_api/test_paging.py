@@ -53,4 +53,4 @@ def token_of(text: str) -> str:
 def test_a_token_that_no_page_of_the_list_gave_is_refused(token: str) -> None:
     with pytest.raises(ProblemError) as refused:
         page_of("topics", ["a"], lambda name: (name,), Paging(1, token))
-    assert refused.value.meaning.status == 400
+    assert refused.value.meaning.status == 422

@@ -95,6 +95,17 @@ async def test_a_method_that_a_path_has_not_names_those_that_it_has(
     assert problem_of(answer).code == "METHOD_NOT_ALLOWED"
     assert answer.headers["allow"] == "GET"
     assert "GET" in problem_of(answer).fix
+    answer = await gateway.patch("/v1/topics/sea")
+    assert answer.headers["allow"] == "GET, DELETE"
+    assert problem_of(answer).detail == "/v1/topics/sea has no PATCH; it has GET, DELETE"
+
+
+async def test_a_body_that_is_nested_too_deeply_is_malformed(gateway: httpx.AsyncClient) -> None:
+    body = b'{"topic":' + b"[" * 100_000
+    headers = {"Content-Type": "application/json"}
+    answer = await gateway.post("/v1/topics", content=body, headers=headers)
+    assert (answer.status_code, problem_of(answer).code) == (400, "MALFORMED_REQUEST")
+    assert problem_of(answer).detail == "the body is nested too deeply; send it flatter"
 
 
 def error(location: tuple[str | int, ...], kind: str, message: str = "") -> dict[str, Any]:

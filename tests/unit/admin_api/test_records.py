@@ -214,7 +214,8 @@ async def test_at_the_end_it_waits_only_where_it_was_asked_to() -> None:
     consumer = FakeConsumer([], end=0)
     await read(consumer, AtOffset(0))
     await read(consumer, AtOffset(0), ALL._replace(wait_ms=700))
-    assert consumer.waited_ms == [700]
+    await read(consumer, AtOffset(0), ALL._replace(wait_ms=700, timeout_ms=300))
+    assert consumer.waited_ms == [700, 300]
 
 
 async def test_when_the_time_is_up_the_answer_is_what_has_come() -> None:

@@ -187,6 +187,25 @@ async def test_a_number_of_partitions_is_reached_from_either_side(
     assert (told["partitions"], told["added"], told["removed"]) == (partitions, added, removed)
 
 
+async def test_replicas_are_placed_of_partitions_that_are_added_alone(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    body = {"partitions": 4, "confirm": "sea", "assignment": [[1, 2, 3]]}
+    refused = await gateway.put("/v1/topics/sea/partition-count", json=body)
+    assert (refused.status_code, refused.json()["code"]) == (422, "INVALID_REQUEST")
+    assert "remove_partitions" not in {call[0] for call in admin.calls}
+
+
+@pytest.mark.parametrize("value", [1.5, None, ["5000"], {"ms": 5000}])
+async def test_a_value_that_no_key_has_is_told_as_one_fault(
+    gateway: httpx.AsyncClient, value: object
+) -> None:
+    body = {"set": {"retention_ms": value}}
+    refused = (await gateway.patch("/v1/topics/sea/config", json=body)).json()
+    told = "has to be a string, a whole number, true or false"
+    assert refused["errors"] == [{"field": "set.retention_ms", "message": told}]
+
+
 async def test_the_confirmation_of_a_removal_is_the_clusters_to_judge(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:

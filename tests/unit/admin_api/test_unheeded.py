@@ -62,6 +62,21 @@ async def test_a_body_that_says_nothing_is_none(
     assert (await gateway.post(CANCEL, content=body)).status_code == 202
 
 
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (b'{"topic":"sea","topic":"bay"}', "topic"),
+        (b'{"topic":"sea","config":{"retention_ms":1,"retention_ms":2}}', "retention_ms"),
+    ],
+)
+async def test_a_field_that_is_given_twice_is_refused(
+    gateway: httpx.AsyncClient, admin: FakeAdmin, body: bytes, field: str
+) -> None:
+    (refused,) = await asked(gateway, "POST", "/v1/topics", body)
+    assert refused == (field, "is there more than once; give the one that is meant")
+    assert admin.calls == []
+
+
 async def test_a_parameter_that_is_given_twice_is_refused(
     gateway: httpx.AsyncClient, admin: FakeAdmin
 ) -> None:

@@ -221,6 +221,36 @@ def test_as_many_partitions_as_there_are_need_no_consent(commands: Commands) -> 
     assert result.stdout == "Topic sea has 2 partitions already.\n"
 
 
+@pytest.mark.parametrize(
+    ("verb", "method", "nothing"),
+    [
+        ("add-partitions", "AddPartitions", pb.AddPartitionsResponse(revision=44)),
+        ("remove-partitions", "RemovePartitions", pb.RemovePartitionsResponse(revision=44)),
+    ],
+)
+def test_what_was_asked_for_before_is_waited_for(
+    commands: Commands, verb: str, method: str, nothing: object
+) -> None:
+    commands.controller.answer(method, nothing)
+    commands.run("topics", verb, "sea", "-p", "2", interactive=True)
+    planned, waited = commands.controller.asked[method]
+    assert (planned.dry_run, waited.dry_run, waited.expected_revision) == (True, False, 44)
+    commands.run("topics", verb, "sea", "-p", "2", "--dry-run")
+    assert commands.controller.asked[method][-1].dry_run
+
+
+def test_a_creation_asked_for_again_by_its_id_has_the_factor_that_it_had(
+    commands: Commands,
+) -> None:
+    commands.controller.answer("CreateTopic", pb.CreateTopicResponse(topic_id="id"))
+    there = pb.TopicDetails(topic="bay", replication_factor=1, partition_count=2)
+    commands.controller.answer("DescribeTopics", pb.DescribeTopicsResponse(topics=[there]))
+    commands.run("topics", "create", "bay", "--operation-id", "mine")
+    commands.run("topics", "create", "bay")
+    again, other = commands.controller.asked["CreateTopic"]
+    assert (again.replication_factor, other.replication_factor) == (1, 2)
+
+
 def test_partitions_are_removed_once_the_topics_name_was_typed(commands: Commands) -> None:
     commands.controller.answer("RemovePartitions", REMOVAL)
     arguments = ["topics", "remove-partitions", "sea", "-p", "4"]

@@ -271,13 +271,14 @@ async def _add(
             dry_run=True,
         )
         trace = None
-        if resized.partitions and not manner.dry_run:
+        # Where it has as many already, what was asked for before may go on: it is waited for.
+        if not manner.dry_run:
             shown = (
                 f"Topic {name} would get {plural(resized.partitions, 'more partition')}, "
                 f"{partitions:,} in all. Records with a key go to other partitions from then on, "
                 "and partitions go again only with their records."
             )
-            if not manner.yes and not agrees([shown]):
+            if resized.partitions and not manner.yes and not agrees([shown]):
                 return declined(session, "Nothing was added.")
             fits = len(resized.assignment) <= MAX_ASSIGNED_PARTITIONS
             with admin.traced() as trace:
@@ -328,9 +329,10 @@ async def _remove(
             dry_run=True,
         )
         trace = None
-        if resized.partitions and not manner.dry_run:
+        # Where it has no more already, what was asked for before may go on: it is waited for.
+        if not manner.dry_run:
             shown = _removal_text(name, partitions, resized, "will")
-            if not manner.yes and not types_its_name([shown], name):
+            if resized.partitions and not manner.yes and not types_its_name([shown], name):
                 return declined(session, "Nothing was removed.")
             with admin.traced() as trace:
                 try:

@@ -28,11 +28,12 @@ from tidelog.cli.session import (
     session_of,
 )
 from tidelog.cli.topics.settings import parse_settings
-from tidelog.errors import TidelogError
+from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import MAX_INT32
 from tidelog.wording import plural
 
 if TYPE_CHECKING:
+    from tidelog.client import Admin
     from tidelog.client.admin_topics import CreatedTopic
 
 # Without --replication-factor a topic has this many replicas, or one on every broker
@@ -147,6 +148,8 @@ async def _create(session: Session, manner: Manner, wanted: NewTopic) -> None:
         # Asked first: whatever times out from here on is not for want of a cluster.
         brokers = len((await admin.describe_cluster()).brokers)
         factor = wanted.replication_factor
+        if factor is None and manner.operation_id:
+            factor = await _factor_there(admin, wanted.name)
         if factor is None:
             factor = max(1, min(USUAL_REPLICATION_FACTOR, brokers))
         wanted = replace(wanted, replication_factor=factor)
@@ -176,6 +179,18 @@ async def _create(session: Session, manner: Manner, wanted: NewTopic) -> None:
             f"Brokers {ids_text(created.pending_brokers)} have not started their replicas yet; "
             "they go on by themselves."
         )
+
+
+async def _factor_there(admin: Admin, name: str) -> int | None:
+    """What is asked for again by its operation's id is the same, however many brokers there are
+    by then. None: it is asked for the first time."""
+    try:
+        (there,) = await admin.topic_details([name], with_partitions=False)
+    except TidelogError as error:
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        return None
+    return there.replication_factor
 
 
 def _document(

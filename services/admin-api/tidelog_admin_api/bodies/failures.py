@@ -6,6 +6,7 @@ from pydantic import Field
 
 from tidelog.errors import TidelogError
 from tidelog_admin_api.bodies.base import AnswerBody
+from tidelog_admin_api.problems import MEANINGS
 
 
 class Failure(AnswerBody):
@@ -16,6 +17,12 @@ class Failure(AnswerBody):
         description="what is wrong and what would be right",
         examples=["broker 3 is not in sync with sea/0; it may lead once it is"],
     )
+    grpc_status: str = Field(
+        description="name of the gRPC status that means the same", examples=["FAILED_PRECONDITION"]
+    )
+    fix: str = Field(
+        description="what to do", examples=["Choose a replica in sync, or wait until this one is."]
+    )
     retriable: bool = Field(description="the same again may succeed", examples=[False])
     outcome_unknown: bool = Field(
         description="nobody knows whether it was carried out", examples=[False]
@@ -25,9 +32,12 @@ class Failure(AnswerBody):
 def failure_of(error: TidelogError | None) -> Failure | None:
     if error is None:
         return None
+    meaning = MEANINGS[error.code]
     return Failure(
         code=error.code.name,
         message=error.message,
+        grpc_status=meaning.grpc_status,
+        fix=meaning.fix,
         retriable=error.retriable,
         outcome_unknown=error.outcome_unknown,
     )

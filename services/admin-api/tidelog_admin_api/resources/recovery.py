@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from tidelog.client.admin_topics import RecoveryChoice
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import ErrorCode, TidelogError, unknown_topic
 from tidelog_admin_api.bodies.base import PartitionNumber
 from tidelog_admin_api.bodies.recovery import (
     RecoverRequest,
@@ -80,6 +80,9 @@ async def recover_partitions(
         for choice in body.choices
     ]
     if dry_run:
+        if not body.topic:
+            # Without one, all topics would be described.
+            raise unknown_topic(body.topic)
         found = await admin.describe_recovery(
             body.topic, body.partitions, timeout_ms, choices=choices
         )

@@ -20,7 +20,7 @@ from tidelog_admin_api.bodies.topics import (
 from tidelog_admin_api.dependencies import AskTopics, TopicAdmin
 from tidelog_admin_api.parameters import USUAL_TIMEOUT_MS, DryRun, TimeoutMs, TopicName
 from tidelog_admin_api.preconditions import TAGGED, IfMatch, etag, expected_revision
-from tidelog_admin_api.problems import CHANGE_PROBLEMS
+from tidelog_admin_api.problems import CHANGE_PROBLEMS, invalid
 from tidelog_admin_api.resources.topics import details_of
 
 router = APIRouter(prefix="/v1/topics/{topic}", tags=["topics"])
@@ -79,6 +79,11 @@ async def set_partition_count(
         # This has been confirmed; and had the topic been changed by now, nothing else may go.
         confirm, expected = confirm or topic, expected or now.revision
     grows = body.partitions >= now.partition_count and not going_already
+    if body.assignment and not grows:
+        raise invalid(
+            f"assignment places partitions that are added, and topic {topic} has "
+            f"{now.partition_count} already; leave it out, or ask for more partitions"
+        )
     if grows:
         resized = await admin.add_partitions(
             topic,

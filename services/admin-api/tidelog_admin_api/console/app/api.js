@@ -64,7 +64,7 @@ async function ask(method, path, { query, body, revision, signal }) {
   const timeout = AbortSignal.timeout(answerMs(query));
   const headers = { Accept: "application/json", "X-Tidelog-Requested-By": "console" };
   if (body !== undefined) headers["Content-Type"] = "application/json";
-  if (revision) headers["If-Match"] = `"${revision}"`;
+  if (revision !== undefined) headers["If-Match"] = `"${revision}"`;
   let response;
   let text;
   try {
