@@ -47,7 +47,7 @@ def find_bootstrap(given: str | None, environment: Mapping[str, str], directory:
 def _from_cluster_file(path: Path) -> Bootstrap:
     try:
         content = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(
             f"{path} cannot be read ({error}); name brokers with --bootstrap host:port, "
             "or delete the file and start the local cluster again"

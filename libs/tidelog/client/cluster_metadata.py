@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Callable, Sequence
 
 from tidelog.client.clock import Clock
@@ -33,13 +34,16 @@ UNKNOWN_TOPIC_ATTEMPTS = 4
 UNKNOWN_TOPIC_PAUSE_MS = 50
 
 
+_PORT = re.compile("[0-9]{1,5}")
+
+
 def parse_bootstrap(bootstrap: str | Sequence[str]) -> list[str]:
     """Addresses from "host:port,host:port" or a sequence; raises `TidelogError`."""
     given = bootstrap.split(",") if isinstance(bootstrap, str) else list(bootstrap)
     addresses = [address.strip() for address in given if address.strip()]
     for address in addresses:
         host, _, port = address.rpartition(":")
-        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        if not (_is_host(host) and _PORT.fullmatch(port) and 0 < int(port) < 65536):
             raise TidelogError(
                 ErrorCode.INVALID_REQUEST,
                 f"bootstrap address {address!r} is not host:port, as in 127.0.0.1:7500",
@@ -50,6 +54,13 @@ def parse_bootstrap(bootstrap: str | Sequence[str]) -> list[str]:
             "no bootstrap address; give at least one broker as host:port",
         )
     return addresses
+
+
+def _is_host(host: str) -> bool:
+    try:
+        return bool(host.encode("idna"))
+    except UnicodeError:
+        return False
 
 
 class ClusterMetadata:

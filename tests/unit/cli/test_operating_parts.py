@@ -40,6 +40,7 @@ def test_moves_are_read_from_json(document: object) -> None:
     ("text", "problem"),
     [
         ("{", "file is no JSON"),
+        ("[" * 100_000, "file is no JSON"),
         ("{}", "file holds no moves"),
         ("[1]", "file, move 1 is 1"),
         ('[{"topic": "sea", "partition": 4, "tarjet": [1]}]', "has a field 'tarjet'"),

@@ -135,7 +135,9 @@ def test_an_older_controller_epoch_is_not_taken() -> None:
     assert cache.controller_address == "c3:1"
 
 
-@pytest.mark.parametrize("wrong", ["", "host", "host:", ":7500", "host:99999", ["a:1", "b"]])
+@pytest.mark.parametrize(
+    "wrong", ["", "host", "host:", ":7500", "host:99999", "a..b:1", "host:١", ["a:1", "b"]]
+)
 def test_a_bootstrap_address_that_is_none_is_told(wrong: Any) -> None:
     with pytest.raises(TidelogError, match="host:port"):
         parse_bootstrap(wrong)

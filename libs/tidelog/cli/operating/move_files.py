@@ -37,7 +37,7 @@ def parse_moves(text: str, source: str) -> list[Move]:
 def _from_json(text: str, source: str) -> list[Move]:
     try:
         document = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{source} is no JSON ({error}); {_FORM}") from None
     if isinstance(document, dict):
         plan = document.get("plan")
