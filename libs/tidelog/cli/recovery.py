@@ -44,6 +44,7 @@ from tidelog.cli.session import (
     session_of,
 )
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import NO_LEADER
 
 if TYPE_CHECKING:
     from tidelog.client import Admin
@@ -184,7 +185,7 @@ async def _looked(
 async def _choose(
     session: Session, manner: Manner, topic: str, chosen: Mapping[int, int]
 ) -> ExitStatus:
-    from tidelog.client.admin_topics import RecoveryChoice
+    from tidelog.client.admin_topics import RecoveredPartition, RecoveryChoice
 
     danger = f"records of topic {topic!r} may be lost for good"
     check_can_be_asked(session, manner, danger)
@@ -196,19 +197,24 @@ async def _choose(
         if manner.dry_run:
             _show_choice(session, topic, chosen, described)
             return ExitStatus.DONE
-        _check_all_described(topic, chosen, described)
+        led = sorted(chosen.keys() - described.keys())
+        if led:
+            await _check_leaders(admin, topic, led, chosen)
         lines = list(_choice_lines(chosen, described, on_terminal=notes_on_terminal()))
-        if not manner.yes and not types_its_name(lines, topic):
+        if described and not manner.yes and not types_its_name(lines, topic):
             return declined(session, "Nothing was elected.")
         choices = [
             RecoveryChoice(number, broker_id, described[number].revision)
             for number, broker_id in sorted(chosen.items())
+            if number in described
         ]
+        results = [RecoveredPartition(number, None) for number in led]
         with admin.traced() as trace_id:
             try:
-                results = await admin.recover_partitions(
-                    topic, timeout_ms=manner.timeout_ms, choices=choices
-                )
+                if choices:
+                    results += await admin.recover_partitions(
+                        topic, timeout_ms=manner.timeout_ms, choices=choices
+                    )
             except TidelogError as error:
                 raise in_doubt(error) from error
     document = _choice_document(topic, described) | {
@@ -218,19 +224,22 @@ async def _choose(
     return _tell_results(session, topic, chosen, results, document)
 
 
-def _check_all_described(
-    topic: str, chosen: Mapping[int, int], described: Mapping[int, Recovery]
+async def _check_leaders(
+    admin: Admin, topic: str, led: Sequence[int], chosen: Mapping[int, int]
 ) -> None:
-    """A choice without a revision would hold for whatever the partition has become by the time
-    of its election, which nobody was shown. Raises `TidelogError`."""
-    led = sorted(chosen.keys() - described.keys())
-    if led:
-        others = "; leave it out" if described else ""
-        raise TidelogError(
-            ErrorCode.INVALID_REQUEST,
-            f"{topic}/{led[0]} has a leader, or has not been led yet: there is nothing to recover"
-            f"{others}",
-        )
+    """Of those that need no recovery: what was chosen before, and has come about, is no fault.
+    A choice without a revision would hold for whatever the partition has become by the time of
+    its election, which nobody was shown. Raises `TidelogError`."""
+    (details,) = await admin.topic_details([topic])
+    leaders = {partition.partition: partition.leader for partition in details.partitions}
+    for number in led:
+        leader = leaders.get(number, NO_LEADER)
+        if leader != chosen[number]:
+            so = "has not been led yet" if leader == NO_LEADER else f"is led by broker {leader}"
+            raise TidelogError(
+                ErrorCode.INVALID_REQUEST,
+                f"{topic}/{number} {so}: there is nothing to recover; leave it out",
+            )
 
 
 def _tell_results(

@@ -98,8 +98,17 @@ def test_a_partition_that_nobody_was_shown_is_not_chosen_for(
         leaderless.controller.answer("DescribeRecovery", pb.DescribeRecoveryResponse())
     result = leaderless.run("recovery", "choose", *leaders, "--yes")
     assert result.exit_code == ExitStatus.FAILED
-    assert "sea/0 has a leader, or has not been led yet: there is nothing" in result.stderr
+    assert "sea/0 is led by broker 0: there is nothing to recover" in result.stderr
     assert "RecoverPartitions" not in leaderless.controller.called()
+
+
+def test_a_choice_that_has_come_about_is_no_fault_when_it_is_asked_for_again(
+    commands: Commands,
+) -> None:
+    commands.controller.answer("DescribeRecovery", pb.DescribeRecoveryResponse())
+    result = commands.run("recovery", "choose", "sea/0=0", interactive=True)
+    assert (result.exit_code, result.stdout) == (ExitStatus.DONE, "Broker 0 leads sea/0.\n")
+    assert "RecoverPartitions" not in commands.controller.called()
 
 
 def test_a_dry_run_elects_nobody(leaderless: Commands) -> None:
