@@ -78,6 +78,11 @@ async def test_a_cluster_grows_is_looked_after_and_shrinks_by_commands_alone(
     assert created.document()["partitions"] == 6
     await until_in_sync(cluster, topic, PATIENCE_SECONDS)
     await write(cluster, topic, VALUES)
+    logs = (await tidelog(cluster, "topics", "describe", topic, "--logs", "--json")).document()[
+        "logs"
+    ]
+    ends = [log["log_end_offset"] for log in logs if log["role"] == "leader"]
+    assert (len(logs), len(ends), sum(ends)) == (12, 6, len(VALUES))
 
     # Nothing moves before somebody has said yes.
     refused = await tidelog(cluster, "brokers", "add", "4")

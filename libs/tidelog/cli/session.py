@@ -32,6 +32,8 @@ from tidelog.errors import TidelogError
 if TYPE_CHECKING:
     from tidelog.client import Admin, Consumer, Producer
     from tidelog.client.connections import Connections
+    from tidelog.client.service_states import ToldStates
+    from tidelog.inspection.model import StateRequest
 
 BootstrapOption = Annotated[
     str | None,
@@ -81,6 +83,13 @@ class Session:
         bootstrap = self.found_bootstrap()
         named = (address for _, _, address in bootstrap.services)
         return list(dict.fromkeys((*_addresses_in(bootstrap), *named)))
+
+    async def service_states(self, request: StateRequest) -> ToldStates:
+        """What all services tell that answer."""
+        from tidelog.client.clock import SystemClock
+        from tidelog.client.service_states import ServiceStates
+
+        return await ServiceStates(self.service_addresses(), SystemClock()).ask(request)
 
     def known_services(self) -> dict[str, tuple[str, int]]:
         """Role and id by address, where a cluster file tells them."""

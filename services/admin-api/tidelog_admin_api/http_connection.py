@@ -14,8 +14,8 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tidelog_admin_api.config import MAX_CONNECTIONS
+from tidelog_admin_api.meanings import Meaning
 from tidelog_admin_api.problems import (
-    Meaning,
     ProblemError,
     malformed,
     response,

@@ -11,9 +11,9 @@ from typing import Protocol
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tidelog_admin_api.meanings import Meaning
 from tidelog_admin_api.origins import check_browser
 from tidelog_admin_api.problems import (
-    Meaning,
     ProblemError,
     malformed,
     response,

@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tidelog_admin_api.problems import Meaning, ProblemError
+from tidelog_admin_api.meanings import Meaning
+from tidelog_admin_api.problems import ProblemError
 
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
 # Balancers ask by names of their own, and no record or name of a topic is in the answer.

@@ -17,9 +17,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tidelog.errors import TidelogError
 from tidelog.rpc.status import UnreachableError
 from tidelog_admin_api.bodies.problem import FieldError
+from tidelog_admin_api.meanings import Meaning
 from tidelog_admin_api.origins import READS
 from tidelog_admin_api.problems import (
-    Meaning,
     ProblemError,
     invalid,
     malformed,

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from tidelog.cli.health import partition_health
 from tidelog.client.descriptions import PartitionDescription
 from tidelog.client.service_states import ToldStates
-from tidelog.inspection.model import NOT_KNOWN, FollowerProgress, ReplicaState, ServiceState
+from tidelog.inspection.model import NOT_KNOWN, FollowerProgress, ReplicaState
+from tidelog.inspection.told_replicas import (
+    Replicas,
+    leader_of,
+    progress_of,
+    replicas_by_partition,
+)
 from tidelog_admin_api.bodies.partitions import (
     Partition,
     PartitionLog,
@@ -16,19 +22,6 @@ from tidelog_admin_api.bodies.partitions import (
 )
 
 _LEADER, _UNKNOWN = "leader", "unknown"
-
-# By broker.
-Replicas = Mapping[int, ReplicaState]
-
-
-def replicas_by_partition(states: Iterable[ServiceState], topic: str) -> Mapping[int, Replicas]:
-    """What brokers tell of a topic's partitions."""
-    found: dict[int, dict[int, ReplicaState]] = {}
-    for state in states:
-        for replica in state.broker.replicas if state.broker else ():
-            if replica.topic == topic:
-                found.setdefault(replica.partition, {})[state.id] = replica
-    return found
 
 
 def partition_of(
@@ -49,7 +42,7 @@ def partition_of(
         moving_operation=described.moving_operation,
         adding_replicas=list(described.adding_replicas),
         leaving_replicas=list(described.leaving_replicas),
-        log=_log_of(_leader_of(replicas or {})),
+        log=_log_of(leader_of(replicas or {})),
     )
 
 
@@ -63,7 +56,7 @@ def partition_with_replicas(
         for service in told.silent
         if service.role == "broker"
     }
-    leader = _leader_of(replicas)
+    leader = leader_of(replicas)
     return PartitionWithReplicas(
         **partition_of(topic, described, replicas).model_dump(),
         revision=max(revisions, default=None),
@@ -72,12 +65,6 @@ def partition_with_replicas(
             for broker_id in described.replicas
         ],
     )
-
-
-def _leader_of(replicas: Replicas) -> ReplicaState | None:
-    """Of several that say so, the one in the newest epoch: the others do not know it yet."""
-    leading = [replica for replica in replicas.values() if replica.leader is not None]
-    return max(leading, key=lambda replica: replica.leader_epoch, default=None)
 
 
 def _log_of(leader: ReplicaState | None) -> PartitionLog | None:
@@ -103,7 +90,7 @@ def _replica(
     silent: Mapping[int, str],
 ) -> Replica:
     leads = told is not None and told is leader
-    progress = None if leads else _progress(leader, broker_id)
+    progress = None if leads else progress_of(leader, broker_id)
     preferred = (described.target_replicas or described.replicas)[:1] == (broker_id,)
     moving = "adding" if broker_id in described.adding_replicas else ""
     if broker_id in described.leaving_replicas:
@@ -125,11 +112,6 @@ def _replica(
         lag_bytes=0 if leads else _known(progress.lag_bytes) if progress else None,
         lag_ms=0 if leads else _known(progress.lag_ms) if progress else None,
     )
-
-
-def _progress(leader: ReplicaState | None, broker_id: int) -> FollowerProgress | None:
-    followers = leader.leader.followers if leader and leader.leader else ()
-    return next((f for f in followers if f.broker_id == broker_id), None)
 
 
 def _end_of(progress: FollowerProgress | None) -> int | None:

@@ -17,9 +17,10 @@ from fastapi.routing import APIRoute
 from starlette.datastructures import QueryParams
 
 from tidelog_admin_api.bodies.problem import FieldError
+from tidelog_admin_api.meanings import Meaning
 from tidelog_admin_api.origins import READS
 from tidelog_admin_api.preconditions import IF_MATCH
-from tidelog_admin_api.problems import Meaning, ProblemError, invalid
+from tidelog_admin_api.problems import ProblemError, invalid
 from tidelog_admin_api.requester import check_named
 
 RESOURCES = "/v1/"

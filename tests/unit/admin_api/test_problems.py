@@ -14,7 +14,8 @@ from structlog.testing import capture_logs
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.rpc.status import UnreachableError
 from tidelog_admin_api.bodies.problem import Problem
-from tidelog_admin_api.problems import MEANINGS, invalid, of_error, response
+from tidelog_admin_api.meanings import MEANINGS
+from tidelog_admin_api.problems import invalid, of_error, response
 from tidelog_admin_api.refusals import validation_problem
 from unit.admin_api.fakes import FakeAdmin, FakeCluster, client_of
 

@@ -26,7 +26,9 @@ DESCRIBE_JSON = (
     "topic, topic_id, replication_factor, config (what was set), partitions [partition, leader "
     "(null: none), leader_epoch, replicas, isr, eligible_leader_replicas, offline_replicas, "
     "unclean_leader_epoch (null: there was none), min_isr, moving_operation, original_replicas, "
-    "target_replicas (empty: it does not move), health]."
+    "target_replicas (empty: it does not move), health]; with --logs also logs [partition, "
+    "broker_id, role, log_start_offset, high_watermark, log_end_offset, size_bytes, lag_records, "
+    "lag_ms (null: nobody tells)]."
 )
 CONFIG_JSON = (
     "topic, topic_id, revision, config [key, value (in force; empty: none), is_set, "
@@ -61,6 +63,13 @@ def list_(
 def describe(
     context: typer.Context,
     name: TopicArgument,
+    logs: Annotated[
+        bool,
+        typer.Option(
+            "--logs",
+            help="Also how far the log of each replica goes, and its lag, as brokers tell.",
+        ),
+    ] = False,
     timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
@@ -70,7 +79,7 @@ def describe(
     Its settings, and the leader, replicas and ISR of each partition.
     """
     session = session_of(context, bootstrap, as_json)
-    session.run(lambda: _describe(session, Manner(timeout_seconds=timeout), name))
+    session.run(lambda: _describe(session, Manner(timeout_seconds=timeout), name, logs=logs))
 
 
 def config(
@@ -132,10 +141,21 @@ def _summary(topic: TopicDescription) -> dict[str, object]:
     }
 
 
-async def _describe(session: Session, manner: Manner, name: str) -> None:
+async def _describe(session: Session, manner: Manner, name: str, *, logs: bool) -> None:
     async with manner.asking(session) as admin:
         topic = await admin.describe_topic(name)
-    if session.as_json:
+    if logs:
+        from tidelog.cli.topics.logs import replica_logs, show_logs
+        from tidelog.inspection.model import StateRequest
+
+        told = await session.service_states(StateRequest(name))
+        found = replica_logs(topic, told)
+        if session.as_json:
+            write_json(_document(topic) | {"logs": [asdict(log) for log in found]})
+        else:
+            _show(topic)
+            show_logs(found, told)
+    elif session.as_json:
         write_json(_document(topic))
     else:
         _show(topic)

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from tidelog.errors import TidelogError
 from tidelog_admin_api.bodies.base import AnswerBody
-from tidelog_admin_api.problems import MEANINGS
+from tidelog_admin_api.meanings import MEANINGS
 
 
 class Failure(AnswerBody):

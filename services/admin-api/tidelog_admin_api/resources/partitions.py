@@ -12,6 +12,7 @@ from tidelog.cli.health import SOUND, partition_health
 from tidelog.client.descriptions import PartitionDescription
 from tidelog.errors import unknown_partition
 from tidelog.inspection.model import StateRequest
+from tidelog.inspection.told_replicas import Replicas, replicas_by_partition
 from tidelog.model import MAX_INT32
 from tidelog_admin_api.bodies.base import MAX_INT64
 from tidelog_admin_api.bodies.events import EventList, event_list
@@ -21,12 +22,7 @@ from tidelog_admin_api.event_filter import EventFilter, newest
 from tidelog_admin_api.paging import PagingQuery, page_of
 from tidelog_admin_api.parameters import BeforeMs, PartitionNumber, TopicName
 from tidelog_admin_api.problems import READ_PROBLEMS
-from tidelog_admin_api.replica_views import (
-    Replicas,
-    partition_of,
-    partition_with_replicas,
-    replicas_by_partition,
-)
+from tidelog_admin_api.replica_views import partition_of, partition_with_replicas
 
 # How long brokers have to tell of their replicas.
 LOOK_TIMEOUT_MS = 1_000

@@ -1,0 +1,91 @@
+"""How far the log of each replica of a topic goes, as the brokers tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tidelog.cli.output import duration_text, size_text, write_line, write_note, write_table
+from tidelog.client.descriptions import TopicDescription
+from tidelog.client.service_states import ToldStates
+from tidelog.inspection.model import NOT_KNOWN, ReplicaState
+from tidelog.inspection.told_replicas import leader_of, progress_of, replicas_by_partition
+
+_UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaLog:
+    """None: nobody tells. Lags are the leader's view; the leader's own are 0."""
+
+    partition: int
+    broker_id: int
+    role: str
+    log_start_offset: int | None
+    high_watermark: int | None
+    log_end_offset: int | None
+    size_bytes: int | None
+    lag_records: int | None
+    lag_ms: int | None
+
+
+def replica_logs(topic: TopicDescription, told: ToldStates) -> list[ReplicaLog]:
+    by_partition = replicas_by_partition(told.states, topic.name)
+    return [
+        log
+        for described in topic.partitions
+        for log in _logs(
+            described.partition, described.replicas, by_partition.get(described.partition, {})
+        )
+    ]
+
+
+def _logs(
+    partition: int, broker_ids: Sequence[int], replicas: Mapping[int, ReplicaState]
+) -> Iterator[ReplicaLog]:
+    leader = leader_of(replicas)
+    for broker_id in broker_ids:
+        told, progress = replicas.get(broker_id), progress_of(leader, broker_id)
+        leads = told is not None and told is leader
+        end = told.log_end_offset if told else _known(progress.log_end_offset if progress else None)
+        yield ReplicaLog(
+            partition,
+            broker_id,
+            told.role if told else _UNKNOWN,
+            told.log_start_offset if told else None,
+            told.high_watermark if told else None,
+            end,
+            told.size_bytes if told else None,
+            0 if leads else _known(progress.lag_records if progress else None),
+            0 if leads else _known(progress.lag_ms if progress else None),
+        )
+
+
+def _known(figure: int | None) -> int | None:
+    return None if figure == NOT_KNOWN else figure
+
+
+def show_logs(logs: Sequence[ReplicaLog], told: ToldStates) -> None:
+    write_line()
+    write_table(
+        ("partition", "broker", "role", "start", "HW", "end", "lag", "lag time", "size"),
+        [
+            (
+                log.partition,
+                log.broker_id,
+                log.role,
+                *(_text(f) for f in (log.log_start_offset, log.high_watermark)),
+                *(_text(f) for f in (log.log_end_offset, log.lag_records)),
+                "-" if log.lag_ms is None else duration_text(log.lag_ms),
+                "-" if log.size_bytes is None else size_text(log.size_bytes),
+            )
+            for log in logs
+        ],
+    )
+    for service in told.silent:
+        if service.role == "broker":
+            write_note(f"{service} {service.problem}.")
+
+
+def _text(figure: int | None) -> str:
+    return "-" if figure is None else f"{figure:,}"

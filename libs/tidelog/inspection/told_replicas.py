@@ -1,0 +1,32 @@
+"""Replicas of a topic as their brokers tell of them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from tidelog.inspection.model import FollowerProgress, ReplicaState, ServiceState
+
+# By broker.
+Replicas = Mapping[int, ReplicaState]
+
+
+def replicas_by_partition(states: Iterable[ServiceState], topic: str) -> Mapping[int, Replicas]:
+    """What brokers tell of a topic's partitions."""
+    found: dict[int, dict[int, ReplicaState]] = {}
+    for state in states:
+        for replica in state.broker.replicas if state.broker else ():
+            if replica.topic == topic:
+                found.setdefault(replica.partition, {})[state.id] = replica
+    return found
+
+
+def leader_of(replicas: Replicas) -> ReplicaState | None:
+    """Of several that say so, the one in the newest epoch: the others do not know it yet."""
+    leading = [replica for replica in replicas.values() if replica.leader is not None]
+    return max(leading, key=lambda replica: replica.leader_epoch, default=None)
+
+
+def progress_of(leader: ReplicaState | None, broker_id: int) -> FollowerProgress | None:
+    """What the leader knows of a follower."""
+    followers = leader.leader.followers if leader and leader.leader else ()
+    return next((f for f in followers if f.broker_id == broker_id), None)
