@@ -243,6 +243,47 @@ def test_a_back_fill_adds_what_is_not_there(
     act("reconcile")
 
 
+def test_a_back_fill_that_ended_half_way_goes_on(
+    spark: SparkSession,
+    cluster: Running,
+    tmp_path: Path,
+    act: Act,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topic = cluster.new_topic(partitions=2)
+    for partition in range(2):
+        fill(cluster, topic, partition, [b"x"] * 30)
+    flags = ("--topics", topic, "--since", "earliest", "--max-offsets", "20")
+    finish = ArchiveLog.commit
+
+    def end_at_the_third(log: ArchiveLog, commit: Any) -> None:
+        if log.state.number == 2:
+            raise InterruptedError("at the third")
+        finish(log, commit)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(ArchiveLog, "commit", end_at_the_third)
+        assert "at the third" in "".join(act("backfill", *flags, fails=EXIT_FAULT))
+    assert places(spark, tmp_path) == [(p, n) for p in range(2) for n in range(20)]
+    said = act("backfill", *flags)
+    assert said[0].startswith(f"{topic}/0: 10 records archived, 30 in all, up to offset 30")
+    assert places(spark, tmp_path) == all_of(30, partitions=2)
+    act("reconcile")
+
+
+def test_partitions_that_nobody_has_archived_are_told_of(cluster: Running, act: Act) -> None:
+    topic = cluster.new_topic(partitions=1)
+    fill(cluster, topic, 0, [b"x"] * 10)
+    act("run", "--topics", topic)
+    with SyncAdmin(cluster.bootstrap) as admin:
+        admin.ask(lambda a: a.add_partitions(topic, 2))
+    fill(cluster, topic, 1, [b"x"] * 5)
+    assert act("reconcile") == [
+        f"{topic}/0: 10 records in the log and in the archive",
+        f"{topic}/1: 0 records in the log and in the archive, offsets 0 to 4 wait for the next run",
+    ]
+
+
 def test_small_files_of_closed_hours_become_one(
     spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
 ) -> None:

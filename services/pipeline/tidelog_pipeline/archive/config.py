@@ -90,6 +90,7 @@ class ArchivingConfig(ArchiveConfig, BrokersConfig):
     keep_raw: bool = Field(
         default=False, description="whether the column raw keeps the bytes that a value was read of"
     )
+    max_offsets: int = Field(default=5_000_000, ge=1, description="of one commit")
     strict: bool = Field(
         default=False,
         description="whether a value that is not of the schema is an error; else it is kept as it "
@@ -134,7 +135,6 @@ class RunConfig(ArchivingConfig, CompactConfig):
     pattern: Pattern | None = Field(
         default=None, description="in place of topics: those whose whole names match"
     )
-    max_offsets: int = Field(default=5_000_000, ge=1, description="of one commit")
     every_seconds: int | None = Field(
         default=None,
         ge=1,

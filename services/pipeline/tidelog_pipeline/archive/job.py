@@ -38,7 +38,7 @@ from tidelog_pipeline.archive.offsets_text import assigned, by_partition
 from tidelog_pipeline.archive.planned_offsets import Planned
 from tidelog_pipeline.archive.ranges import range_options
 from tidelog_pipeline.archive.reconciling import reconcile
-from tidelog_pipeline.archive.spans import LogId, Span
+from tidelog_pipeline.archive.spans import LogId, Span, slices
 from tidelog_pipeline.archive.value_form import (
     ValueForm,
     ValueKind,
@@ -175,21 +175,25 @@ class _Archive:
         if not found:
             _say("There is nothing in this range.")
             return
-        frame = (
+        before = dict(self._log.state.rows)
+        # Of what is begun again, what is committed already is read, and not written.
+        for part in slices(found, config.max_offsets):
+            writer.write(self._read(servers, part), {log: Planned(*part[log]) for log in part})
+        topics = {log.topic for log in found}
+        self._tell(before, logs_now(config.bootstrap_servers, topics, must_exist=False))
+
+    def _read(self, servers: Mapping[str, str], part: LogsNow) -> DataFrame:
+        return (
             self._spark.read.format("tidelog")
             .options(
                 **servers,
-                assign=assigned(found),
-                startingOffsets=by_partition({log: span.first for log, span in found.items()}),
-                endingOffsets=by_partition({log: span.end for log, span in found.items()}),
+                assign=assigned(part),
+                startingOffsets=by_partition({log: span.first for log, span in part.items()}),
+                endingOffsets=by_partition({log: span.end for log, span in part.items()}),
                 includeHeaders="true",
             )
             .load()
         )
-        before = dict(self._log.state.rows)
-        writer.write(frame, {log: Planned(*span) for log, span in found.items()})
-        topics = {log.topic for log in found}
-        self._tell(before, logs_now(config.bootstrap_servers, topics, must_exist=False))
 
     def _writer(self, config: ArchivingConfig, now: LogsNow) -> ArchiveWriter:
         """Raises `OptionError` where none of a topic's values is of the schema that a new archive

@@ -53,8 +53,8 @@ _Compared = Mapping[LogId, tuple[Span, ...]]
 
 
 def reconcile(spark: SparkSession, archive: ArchiveLog, bootstrap: str) -> list[LogReport]:
-    """Of each log that the archive has read. Reads all that is compared once more from its
-    leaders. A run may archive and compact meanwhile. Raises `TidelogError`."""
+    """Of each log of the topics that the archive has read. Reads all that is compared once more
+    from its leaders. A run may archive and compact meanwhile. Raises `TidelogError`."""
     for attempt in range(1, _ATTEMPTS + 1):
         seen = archive.seen()
         now = logs_now(bootstrap, {log.topic for log in seen.state.covered}, must_exist=False)
@@ -94,7 +94,8 @@ def _reconciled(
             in_archive.get(log, {}),
             full.get(log, ()),
         )
-        for log in sorted(state.covered)
+        # Partitions that nobody has read yet, too.
+        for log in sorted({*state.covered, *now})
     ]
 
 

@@ -6,7 +6,7 @@ Two records are the same one where topic id, partition, leader epoch and offset 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 
@@ -30,6 +30,17 @@ class LogId(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}/{self.partition}"
+
+
+def slices(spans: Mapping[LogId, Span], most: int) -> Iterator[dict[LogId, Span]]:
+    """One after another, of at most so many offsets together, and of all logs that have some left:
+    they are read side by side."""
+    left = {log: span for log, span in spans.items() if span.size}
+    while left:
+        share = max(most // len(left), 1)
+        cut = {log: min(span.first + share, span.end) for log, span in left.items()}
+        yield {log: Span(span.first, cut[log]) for log, span in left.items()}
+        left = {log: Span(cut[log], s.end) for log, s in left.items() if cut[log] < s.end}
 
 
 def united(spans: Iterable[Span]) -> tuple[Span, ...]:

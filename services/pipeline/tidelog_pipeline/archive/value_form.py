@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from tidelog.spark.option_values import OptionError
 from tidelog_pipeline.archive import json_values, protobuf_values
@@ -39,6 +39,8 @@ class ValueForm:
 
     @classmethod
     def of_json(cls, schema: StructType, keep_raw: bool = False) -> ValueForm:
+        """Raises `OptionError`."""
+        _check_structs(schema, "option --value-schema", "leave it out")
         return cls(ValueKind.JSON, schema, keep_raw=keep_raw)
 
     @classmethod
@@ -46,6 +48,7 @@ class ValueForm:
         """Raises `OptionError`."""
         of = protobuf_values.message_class(descriptors, message)
         schema = protobuf_values.schema_of(of.DESCRIPTOR)
+        _check_structs(schema, f"message {message}", "archive it with --value raw")
         return cls(ValueKind.PROTOBUF, schema, descriptors, message, keep_raw)
 
     @property
@@ -63,6 +66,31 @@ class ValueForm:
     def __str__(self) -> str:
         schema = "" if self.schema is None else f" of {self.message or self.schema.simpleString()}"
         return f"{self.kind} values{schema}{' beside their bytes' if self.keep_raw else ''}"
+
+
+def _check_structs(schema: StructType, of: str, right: str) -> None:
+    name = _empty_struct(schema)
+    if name is not None:
+        where = f": {name} has none" if name else ""
+        raise OptionError(
+            f"{of} is without fields{where}, and Parquet holds no such column; {right}"
+        )
+
+
+def _empty_struct(of: DataType) -> str | None:
+    """The path of one that has no fields; None: there is none."""
+    match of:
+        case StructType(fields=fields):
+            if not fields:
+                return ""
+            inner = ((field.name, _empty_struct(field.dataType)) for field in fields)
+            return next((f"{n}.{path}".rstrip(".") for n, path in inner if path is not None), None)
+        case ArrayType(elementType=element):
+            return _empty_struct(element)
+        case MapType(keyType=key, valueType=value):
+            found = _empty_struct(key)
+            return _empty_struct(value) if found is None else found
+    return None
 
 
 def form_to_json(form: ValueForm) -> bytes:

@@ -42,6 +42,11 @@ def _descriptors() -> bytes:
         label=many,
         type_name=".sea.v1.Tide.ByDayEntry",
     )
+    file.message_type.add(name="Calm")
+    marks = file.message_type.add(name="Marks")
+    marks.field.add(
+        name="calm", number=1, type=of.TYPE_MESSAGE, label=many, type_name=".sea.v1.Calm"
+    )
     node = file.message_type.add(name="Node")
     node.field.add(
         name="next", number=1, type=of.TYPE_MESSAGE, label=once, type_name=".sea.v1.Node"

@@ -1,9 +1,20 @@
-from tidelog_pipeline.archive.spans import Span, by_epoch, common, united, without
+from tidelog_pipeline.archive.spans import LogId, Span, by_epoch, common, slices, united, without
 
 
 def test_spans_that_touch_or_overlap_are_one() -> None:
     spans = [Span(20, 30), Span(0, 10), Span(10, 12), Span(25, 27), Span(5, 5)]
     assert united(spans) == (Span(0, 12), Span(20, 30))
+
+
+def test_slices_are_of_all_that_have_some_left_and_no_larger_than_they_may_be() -> None:
+    first, second = LogId("sea", "id", 0), LogId("sea", "id", 1)
+    spans = {first: Span(5, 25), second: Span(0, 4), LogId("empty", "id", 0): Span(3, 3)}
+    assert list(slices(spans, 10)) == [
+        {first: Span(5, 10), second: Span(0, 4)},
+        {first: Span(10, 20)},
+        {first: Span(20, 25)},
+    ]
+    assert len(list(slices({first: Span(0, 3), second: Span(0, 3)}, 1))) == 3
 
 
 def test_what_is_left_of_a_span() -> None:

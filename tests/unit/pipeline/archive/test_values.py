@@ -104,8 +104,10 @@ def test_what_is_no_such_message_is_none() -> None:
     ("descriptors", "message", "told"),
     [
         (DESCRIPTORS, "sea.v1.Tides", "did you mean sea.v1.Tide?"),
-        (DESCRIPTORS, "Xyz", "there are sea.v1.Depth"),
+        (DESCRIPTORS, "Xyz", "there are sea.v1.Calm"),
         (DESCRIPTORS, "sea.v1.Node", "contains sea.v1.Node within itself"),
+        (DESCRIPTORS, "sea.v1.Calm", "message sea.v1.Calm is without fields, and"),
+        (DESCRIPTORS, "sea.v1.Marks", "message sea.v1.Marks is without fields: calm has none"),
         (b"no descriptors", "Tide", "protoc --include_imports"),
     ],
 )
@@ -113,6 +115,12 @@ def test_descriptors_that_do_not_fit_are_told(descriptors: bytes, message: str, 
     with pytest.raises(OptionError, match=r"--message|--descriptors|message") as error:
         ValueForm.of_protobuf(descriptors, message)
     assert told in error.value.message
+
+
+def test_a_column_without_fields_is_refused_before_anything_is_written() -> None:
+    inner = StructType([StructField("b", MapType(StringType(), StructType([])))])
+    with pytest.raises(OptionError, match=r"without fields: a\.b has none"):
+        ValueForm.of_json(StructType([StructField("a", inner)]))
 
 
 FORMS = [
