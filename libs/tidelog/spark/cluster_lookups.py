@@ -19,7 +19,8 @@ from tidelog.spark.option_values import OptionError
 from tidelog.spark.options import TopicChoice
 from tidelog.spark.stream_offsets import ReadTo, StreamOffsets
 
-# A topic that brokers have denied for this long is gone; until then they may be behind.
+# A topic that brokers have denied for this long is gone; until then they may be behind. Every look
+# begins with another broker, so that one which is cut off from etcd is not believed alone.
 GONE_AFTER_MS = 5_000
 LOOK_PAUSE_MS = 200
 # So long it is tried to get answers that fit together.
