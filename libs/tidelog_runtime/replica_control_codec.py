@@ -3,7 +3,8 @@ thousands of partitions: both ends take it in turns with whatever else they do."
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import NOT_KNOWN
@@ -11,7 +12,13 @@ from tidelog.model import TopicPartition
 from tidelog.rpc.wire import error_from_wire, error_to_wire
 from tidelog.state_changes.event import Cause, Change
 from tidelog.v1 import replica_control_pb2 as pb
-from tidelog_runtime.metadata.schema import LeaderAndIsr, Member, Moving
+from tidelog_runtime.metadata.schema import (
+    STATES_REMEMBERED,
+    Fields,
+    LeaderAndIsr,
+    Member,
+    Moving,
+)
 from tidelog_runtime.replica_control import (
     CommandResult,
     DescribeReplicasCommand,
@@ -26,6 +33,8 @@ from tidelog_runtime.replica_control import (
     StopReplicaCommand,
 )
 from tidelog_runtime.turns import in_turns
+
+StateAt = Callable[[TopicPartition, int], LeaderAndIsr | None]
 
 
 def _members_to_wire(members: Iterable[Member]) -> list[pb.ReplicaMember]:
@@ -49,12 +58,21 @@ def change_from_wire(wire: pb.StateChangeOrigin) -> Change:
     return Change(wire.id, Cause.parse(wire.cause), wire.requested_at_ms, wire.trace_id)
 
 
-def _partition_to_wire(command: PartitionCommand) -> pb.PartitionState:
-    state = command.state
+def _fill_partition(wire: pb.PartitionState, command: PartitionCommand) -> None:
+    wire.CopyFrom(_state_to_wire(command.state.fields))
+    wire.topic, wire.partition = command.partition
+    wire.revision = command.revision
+    wire.config_revision = command.config_revision
+    if command.config:
+        wire.config.update(command.config)
+
+
+# As of the JSON form: a failover brings thousands that are the same. Nobody changes what is kept.
+@lru_cache(maxsize=STATES_REMEMBERED)
+def _state_to_wire(fields: Fields) -> pb.PartitionState:
+    state = LeaderAndIsr(*fields)
     return pb.PartitionState(
-        topic=command.partition.topic,
         topic_id=state.topic_id,
-        partition=command.partition.partition,
         replicas=state.replicas,
         leader=state.leader,
         leader_epoch=state.leader_epoch,
@@ -63,9 +81,6 @@ def _partition_to_wire(command: PartitionCommand) -> pb.PartitionState:
         eligible=_members_to_wire(state.eligible),
         min_isr=state.min_isr,
         unclean_leader_epoch=state.unclean_leader_epoch,
-        revision=command.revision,
-        config=dict(command.config),
-        config_revision=command.config_revision,
         change=change_to_wire(state.change),
         unclean_lost_records=(
             None if state.unclean_lost_records == NOT_KNOWN else state.unclean_lost_records
@@ -74,28 +89,30 @@ def _partition_to_wire(command: PartitionCommand) -> pb.PartitionState:
     )
 
 
-def _partition_from_wire(wire: pb.PartitionState) -> PartitionCommand:
-    return PartitionCommand(
-        TopicPartition(wire.topic, wire.partition),
-        LeaderAndIsr(
-            topic_id=wire.topic_id,
-            replicas=tuple(wire.replicas),
-            controller_epoch=wire.controller_epoch,
-            leader=wire.leader,
-            leader_epoch=wire.leader_epoch,
-            isr=_members_from_wire(wire.isr),
-            eligible=_members_from_wire(wire.eligible),
-            min_isr=wire.min_isr,
-            unclean_leader_epoch=wire.unclean_leader_epoch,
-            moving=_moving_from_wire(wire.moving) if wire.HasField("moving") else None,
-            unclean_lost_records=(
-                wire.unclean_lost_records if wire.HasField("unclean_lost_records") else NOT_KNOWN
-            ),
-            change=change_from_wire(wire.change),
+def _partition_from_wire(wire: pb.PartitionState, known: StateAt) -> PartitionCommand:
+    partition, revision = TopicPartition(wire.topic, wire.partition), wire.revision
+    state = known(partition, revision)
+    if state is None:
+        state = _state_from_wire(wire)
+    return PartitionCommand(partition, state, revision, dict(wire.config), wire.config_revision)
+
+
+def _state_from_wire(wire: pb.PartitionState) -> LeaderAndIsr:
+    return LeaderAndIsr(
+        topic_id=wire.topic_id,
+        replicas=tuple(wire.replicas),
+        controller_epoch=wire.controller_epoch,
+        leader=wire.leader,
+        leader_epoch=wire.leader_epoch,
+        isr=_members_from_wire(wire.isr),
+        eligible=_members_from_wire(wire.eligible),
+        min_isr=wire.min_isr,
+        unclean_leader_epoch=wire.unclean_leader_epoch,
+        moving=_moving_from_wire(wire.moving) if wire.HasField("moving") else None,
+        unclean_lost_records=(
+            wire.unclean_lost_records if wire.HasField("unclean_lost_records") else NOT_KNOWN
         ),
-        wire.revision,
-        dict(wire.config),
-        wire.config_revision,
+        change=change_from_wire(wire.change),
     )
 
 
@@ -104,12 +121,11 @@ def _moving_from_wire(wire: pb.MovingReplicas) -> Moving:
 
 
 async def leader_and_isr_to_wire(command: LeaderAndIsrCommand) -> pb.LeaderAndIsrRequest:
-    return pb.LeaderAndIsrRequest(
+    wire = pb.LeaderAndIsrRequest(
         controller_id=command.controller_id,
         controller_epoch=command.controller_epoch,
         broker_epoch=command.broker_epoch,
         full_state=command.full_state,
-        partitions=await in_turns(_partition_to_wire, command.partitions),
         leaders=[
             pb.LeaderAddress(broker_id=b, address=a.address, broker_epoch=a.broker_epoch)
             for b, a in command.leaders.items()
@@ -118,15 +134,24 @@ async def leader_and_isr_to_wire(command: LeaderAndIsrCommand) -> pb.LeaderAndIs
         change=change_to_wire(command.change),
         unreadable_topics=command.unreadable_topics,
     )
+    # In place: a message that is made first and then added is copied once more.
+    await in_turns(lambda each: _fill_partition(wire.partitions.add(), each), command.partitions)
+    return wire
 
 
-async def leader_and_isr_from_wire(wire: pb.LeaderAndIsrRequest) -> LeaderAndIsrCommand:
+async def leader_and_isr_from_wire(
+    wire: pb.LeaderAndIsrRequest, known: StateAt = lambda *_: None
+) -> LeaderAndIsrCommand:
+    """`known`: the state that the store has of a partition at a revision, where that is known
+    without the command; None: it is not."""
     return LeaderAndIsrCommand(
         controller_id=wire.controller_id,
         controller_epoch=wire.controller_epoch,
         broker_epoch=wire.broker_epoch,
         full_state=wire.full_state,
-        partitions=await in_turns(_partition_from_wire, wire.partitions),
+        partitions=await in_turns(
+            lambda partition: _partition_from_wire(partition, known), wire.partitions
+        ),
         leaders={a.broker_id: LeaderAddress(a.address, a.broker_epoch) for a in wire.leaders},
         store_revision=wire.store_revision,
         change=change_from_wire(wire.change),

@@ -222,6 +222,53 @@ def test_a_state_of_another_change_is_the_same_in_every_other_field() -> None:
     )
 
 
+async def test_states_that_differ_in_what_comparisons_leave_out_differ_in_every_form() -> None:
+    """Forms are kept for states that come again."""
+    other = FULL_STATE.with_change(Change("c6-1", Cause.BROKER_CRASHED, 2_000))
+    lossy = dataclasses.replace(FULL_STATE, unclean_lost_records=8)
+    assert other == FULL_STATE == lossy
+    states = [FULL_STATE, other, lossy, FULL_STATE]
+    stored = [schema.decode_leader_and_isr(schema.encode_leader_and_isr(s)) for s in states]
+    assert [s.fields for s in stored] == [s.fields for s in states]
+    command = LeaderAndIsrCommand(
+        1,
+        2,
+        13,
+        full_state=False,
+        partitions=[
+            PartitionCommand(TopicPartition("t", n), s, 77, {}) for n, s in enumerate(states)
+        ],
+        leaders={},
+        store_revision=80,
+    )
+    wire = await codec.leader_and_isr_to_wire(command)
+    told = (await codec.leader_and_isr_from_wire(wire)).partitions
+    assert [p.state.fields for p in told] == [s.fields for s in states]
+    assert [p.partition.partition for p in told] == [0, 1, 2, 3]
+
+
+async def test_a_state_that_the_watch_has_brought_is_not_read_from_the_wire_again() -> None:
+    partition = TopicPartition("t", 4)
+    command = LeaderAndIsrCommand(
+        1,
+        2,
+        13,
+        full_state=False,
+        partitions=[PartitionCommand(partition, FULL_STATE, 77, {"segment_ms": "1000"}, 70)],
+        leaders={},
+        store_revision=80,
+    )
+    wire = await codec.leader_and_isr_to_wire(command)
+    watched = dataclasses.replace(FULL_STATE)
+
+    def at_revision(name: TopicPartition, revision: int) -> LeaderAndIsr | None:
+        return watched if (name, revision) == (partition, 77) else None
+
+    carried = await codec.leader_and_isr_from_wire(wire, at_revision)
+    assert carried == command
+    assert carried.partitions[0].state is watched
+
+
 def test_an_older_key_is_of_a_partition_that_does_not_move() -> None:
     raw = json.loads(schema.encode_leader_and_isr(FULL_STATE))
     del raw["moving"]

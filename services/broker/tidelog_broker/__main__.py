@@ -177,7 +177,7 @@ def add_services(
         ReplicaService(replica_fetch, broker.replica_fetch.hurry, broker.stopped), server
     )
     replica_control_pb2_grpc.add_ReplicaControlServiceServicer_to_server(
-        ReplicaControlService(broker.manager, broker.stopped), server
+        ReplicaControlService(broker.manager, broker.stopped, broker.cache.state_at), server
     )
     explained = Explained(broker.inspection, Explainer(SystemClock()))
     inspect_pb2_grpc.add_InspectServiceServicer_to_server(

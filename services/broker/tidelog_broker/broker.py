@@ -503,20 +503,30 @@ class Broker:
         )
 
     async def _until_handed_over(self, watch: ClusterWatch) -> None:
-        while self._awaited() and not watch.controller_gone.is_set():
+        """Each change of the cluster has one of them looked at that is awaited, and not all
+        thousands; what ceased to be may be awaited again, so at last all are."""
+        awaited = list(self.manager.all())
+        while not watch.controller_gone.is_set():
+            while awaited and not self._is_awaited(awaited[-1]):
+                awaited.pop()
+            if not awaited:
+                awaited = list(filter(self._is_awaited, self.manager.all()))
+                if not awaited:
+                    return
             watch.changed.clear()
             await first_of(watch.changed.wait(), watch.controller_gone.wait())
 
     def _awaited(self) -> int:
         """How many partitions are still to be handed over."""
-        cache, count = self.cache, 0
-        for partition in self.manager.all():
-            known = cache.state_of(partition.name)
-            if known is None or known.state.topic_id != partition.topic_id:
-                continue
-            synced = cache.is_synced(partition.name.topic)
-            count += is_awaited(self._config.broker_id, known.state, cache.brokers, synced=synced)
-        return count
+        return sum(map(self._is_awaited, self.manager.all()))
+
+    def _is_awaited(self, partition: Partition) -> bool:
+        cache = self.cache
+        known = cache.state_of(partition.name)
+        if known is None or known.state.topic_id != partition.topic_id:
+            return False
+        synced = cache.is_synced(partition.name.topic)
+        return is_awaited(self._config.broker_id, known.state, cache.brokers, synced=synced)
 
     async def leave(self) -> None:
         """Before the edge stops: whoever waits for a leader here is told to look elsewhere,

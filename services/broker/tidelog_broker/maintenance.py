@@ -144,13 +144,17 @@ class Maintenance:
         """Syncs what has been written since the last time, several logs side by side: the
         file system then makes one commit of many. `gently`: half of the time it pauses, for
         whoever writes waits for such commits as well."""
-        keys = list(self._logs.keys())
+        keys = list(filter(self._needs_flush, self._logs.keys()))
         for first in range(0, len(keys), FLUSHES_AT_ONCE):
             began_ms = self._clock.monotonic_ms()
             await asyncio.gather(*map(self._flush, keys[first : first + FLUSHES_AT_ONCE]))
             if gently:
                 pause_ms = min(self._clock.monotonic_ms() - began_ms, MAX_FLUSH_PAUSE_MS)
                 await asyncio.sleep(pause_ms / 1000)
+
+    def _needs_flush(self, key: ReplicaKey) -> bool:
+        log = self._logs.log_of(key)
+        return log is not None and log.needs_flush
 
     async def _flush(self, key: ReplicaKey) -> None:
         log = self._logs.log_of(key)

@@ -89,6 +89,22 @@ async def test_logs_are_synced_by_the_clock() -> None:
     assert sum(not_synced(broker.log(number)) for number in range(20)) == 0
 
 
+async def test_logs_of_which_all_is_on_the_disk_cost_nothing() -> None:
+    broker = Broker()
+    first, *_ = await broker.replicas.take(numbers=range(20))
+    await broker.maintenance.flush_once()
+    synced: list[Callable[[], None]] = []
+
+    async def noted(work: Callable[[], None]) -> None:
+        synced.append(work)
+        await at_once(work)
+
+    append(first)
+    await broker.with_blocking(noted).flush_once()
+    assert len(synced) == 1
+    assert not_synced(broker.log(0)) == 0
+
+
 async def test_a_log_that_cannot_be_synced_is_said_once_and_the_others_are_synced_on() -> None:
     broker = Broker()
     failing, sound = await broker.replicas.take(numbers=(0, 1))

@@ -3,10 +3,13 @@ ARCHITECTURE.md)."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.model import NO_LEADER
+from tidelog.state_changes.event import Change
 from tidelog_runtime.metadata.schema import (
     NOT_WHOLE,
     LeaderAndIsr,
@@ -28,6 +31,14 @@ def test_an_isr_at_min_isr_leaves_nobody_eligible() -> None:
 
 def test_whoever_leaves_an_isr_that_falls_below_min_isr_is_eligible() -> None:
     assert state(1, 2).with_isr(members(1)).eligible == members(2)
+
+
+def test_an_election_changes_leader_epoch_and_members_alone() -> None:
+    before = replace(state(1, 2, leader=2), unclean_leader_epoch=3, change=Change("c1-1"))
+    after = before.led_by(1, members(1), controller_epoch=7)
+    expected = replace(before.with_isr(members(1)), leader=1, leader_epoch=6, controller_epoch=7)
+    assert after.fields == expected.fields
+    assert after.eligible == members(2)
 
 
 def test_whoever_was_eligible_stays_so_while_the_isr_is_below_min_isr() -> None:

@@ -21,9 +21,16 @@ _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
 
 class ReplicaControlService(replica_control_pb2_grpc.ReplicaControlServiceServicer):
-    def __init__(self, manager: ReplicaManager, stopped: asyncio.Event) -> None:
+    def __init__(
+        self,
+        manager: ReplicaManager,
+        stopped: asyncio.Event,
+        known: codec.StateAt = lambda *_: None,
+    ) -> None:
+        """`known`: as `leader_and_isr_from_wire` takes it."""
         self._manager = manager
         self._stopped = stopped
+        self._known = known
 
     async def LeaderAndIsr(  # noqa: N802
         self,
@@ -31,7 +38,7 @@ class ReplicaControlService(replica_control_pb2_grpc.ReplicaControlServiceServic
         context: _Context,
     ) -> pb.LeaderAndIsrResponse:
         command = with_trace_of_call(
-            await codec.leader_and_isr_from_wire(request), _trace_id(context)
+            await codec.leader_and_isr_from_wire(request, self._known), _trace_id(context)
         )
         result = await self._manager.leader_and_isr(command)
         return await codec.leader_and_isr_result_to_wire(result)

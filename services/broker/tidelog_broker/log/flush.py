@@ -92,6 +92,16 @@ class FlushProgress:
     def cut_begins(self) -> None:
         self._cuts += 1
 
+    def is_behind(self, log_end_offset: int, epochs: tuple[EpochEntry, ...]) -> bool:
+        """Whether anything is not on the disk, or nobody knows whether it is."""
+        return (
+            self.flushed_offset < log_end_offset
+            or self._names_changed != self._names_synced
+            or not self._name_synced
+            or bool(self._begun)
+            or (bool(epochs) and epochs != self._epochs_synced)
+        )
+
     def begin(
         self,
         disk: Disk,

@@ -401,6 +401,10 @@ class Log:
 
     # Syncing.
 
+    @property
+    def needs_flush(self) -> bool:
+        return self._progress.is_behind(self.log_end_offset, self._epochs.entries)
+
     def begin_flush(self) -> FlushTicket | None:
         """What is not on the disk yet, of at most MAX_FLUSHED_SEGMENTS; None: everything
         is. Raises `LogFailedError` where a flush that nobody finished has failed."""

@@ -203,6 +203,11 @@ class MetadataCache:
     def state_of(self, partition: TopicPartition) -> VersionedState | None:
         return self.partitions.get(partition.topic, {}).get(partition.partition)
 
+    def state_at(self, partition: TopicPartition, revision: int) -> LeaderAndIsr | None:
+        """None: the watch has brought another, or none."""
+        versioned = self.state_of(partition)
+        return versioned.state if versioned and versioned.revision == revision else None
+
     def holds_replicas(self, broker_id: int) -> bool:
         """Whether any partition is assigned to it; goes through all of them."""
         return any(

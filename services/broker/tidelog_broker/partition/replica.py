@@ -34,6 +34,7 @@ class Replica(ABC):
     ) -> None:
         self.name = name
         self.topic_id = topic_id
+        self.key = ReplicaKey(topic_id, name.partition)
         self.log = log
         self.state: LeaderAndIsr | None = None
         self.revision = 0
@@ -48,10 +49,6 @@ class Replica(ABC):
     @property
     def broker_id(self) -> int:
         return self._broker_id
-
-    @property
-    def key(self) -> ReplicaKey:
-        return ReplicaKey(self.topic_id, self.name.partition)
 
     @property
     def leader_epoch(self) -> int:

@@ -22,9 +22,16 @@ class _Held(NamedTuple):
     revision: int
 
 
+class _Parsed(NamedTuple):
+    given: Mapping[str, str]
+    config: TopicConfig
+
+
 class TopicConfigs:
     def __init__(self, cache: MetadataCache) -> None:
         self._cache = cache
+        # By topic the newest: its replicas share one, however many they are.
+        self._parsed: dict[str, _Parsed] = {}
         # By topic, so that news of one costs nothing for the replicas of others.
         self._held: dict[str, dict[TopicPartition, _Held]] = {}
 
@@ -40,9 +47,15 @@ class TopicConfigs:
             config, revision = live.entry.config, live.revision
         held = self._held.get(name.topic, {}).get(name)
         if held is None or held.topic_id != topic_id or held.revision <= revision:
-            held = _Held(topic_id, TopicConfig.parse(config), revision)
+            held = _Held(topic_id, self._parse(name.topic, config), revision)
             self._held.setdefault(name.topic, {})[name] = held
         return held.config
+
+    def _parse(self, topic: str, given: Mapping[str, str]) -> TopicConfig:
+        known = self._parsed.get(topic)
+        if known is None or known.given != given:
+            known = self._parsed[topic] = _Parsed(dict(given), TopicConfig.parse(given))
+        return known.config
 
     def seen(
         self, topics: Iterable[str], takes: Callable[[TopicPartition], bool]
@@ -68,3 +81,4 @@ class TopicConfigs:
         held.pop(name, None)
         if not held:
             self._held.pop(name.topic, None)
+            self._parsed.pop(name.topic, None)

@@ -95,8 +95,11 @@ class IsrUpdates:
         self._wake.set()
 
     def judge_all(self, source: PartitionSource) -> None:
+        """But for those in which, as in most, nothing has to be judged."""
+        now_ms, lag_time_max_ms = self._clock.monotonic_ms(), self._lag_time_max_ms
         for partition in source.led():
-            self._dirty[partition.name] = partition
+            if not partition.is_settled(now_ms=now_ms, lag_time_max_ms=lag_time_max_ms):
+                self._dirty[partition.name] = partition
         if self._dirty:
             self._wake.set()
 

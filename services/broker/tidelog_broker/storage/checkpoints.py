@@ -45,10 +45,13 @@ class CheckpointWrite:
         is_latest: Callable[[CheckpointWrite], bool],
         *,
         sync: bool,
+        is_written: bool = False,
     ) -> None:
+        """`is_written`: the disk has these very offsets already."""
         self._files = files
         self._is_latest = is_latest
         self._sync = sync
+        self._is_written = is_written
         self.offsets = offsets
         self.cuts = cuts
         self.done = False
@@ -60,8 +63,9 @@ class CheckpointWrite:
         if not self._is_latest(self):
             return
         try:
-            for file, offsets in zip(self._files, self.offsets, strict=True):
-                file.write(offsets, sync=self._sync)
+            if not self._is_written:
+                for file, offsets in zip(self._files, self.offsets, strict=True):
+                    file.write(offsets, sync=self._sync)
         except OSError as error:
             self.error = error
         self.done = True
@@ -81,6 +85,8 @@ class Checkpoints:
         self._cut: dict[ReplicaKey, Cut] = {}
         self._cuts = 0
         self._latest: CheckpointWrite | None = None
+        # What the disk has, as a write that is known to have succeeded left it; None: not known.
+        self._written_last: tuple[Offsets, Offsets] | None = None
 
     def read(self) -> None:
         self._notes.prepare()
@@ -128,16 +134,20 @@ class Checkpoints:
     def begin(
         self, high_watermarks: Offsets, recovery_points: Offsets, *, sync: bool = False
     ) -> CheckpointWrite:
-        """Of what is to replace all."""
+        """Of what is to replace all. Where nothing has changed, as on a quiet broker, nothing is
+        written, unless it is to be synced."""
+        offsets, sync = (high_watermarks, recovery_points), sync or bool(self._cut)
         self._high_watermarks = _higher(self._high_watermarks, high_watermarks)
         self._recovery_points = _higher(self._recovery_points, recovery_points)
         self._latest = CheckpointWrite(
             (self._high_watermark_file, self._recovery_point_file),
-            (high_watermarks, recovery_points),
+            offsets,
             dict(self._cut),
             self._is_latest,
-            sync=sync or bool(self._cut),
+            sync=sync,
+            is_written=not sync and offsets == self._written_last,
         )
+        self._written_last = None
         return self._latest
 
     def _is_latest(self, write: CheckpointWrite) -> bool:
@@ -152,7 +162,7 @@ class Checkpoints:
         return write.done
 
     def _written(self, write: CheckpointWrite) -> None:
-        high_watermarks, recovery_points = write.offsets
+        self._written_last = high_watermarks, recovery_points = write.offsets
         self._high_watermarks = _lower_of(high_watermarks, self._high_watermarks)
         self._recovery_points = _lower_of(recovery_points, self._recovery_points)
         # A note that comes back after a power failure makes the next start read more.

@@ -102,6 +102,7 @@ class LogDirectory:
         self._marked: set[ReplicaKey] = set()
         self._out: dict[ReplicaKey, _OutOfService] = {}
         self._reopening: dict[ReplicaKey, Reopening] = {}
+        self._config_made: tuple[TopicConfig, LogConfig] | None = None
 
     def open_all(
         self, tell_opened: Callable[[int, int], None] = lambda *_: None, *, whole: bool = True
@@ -235,21 +236,27 @@ class LogDirectory:
             raise OutOfServiceError(self._path_of(name, key), self._out[key].reason)
         present = self._logs.get(key)
         if present is None or present.log is None:
-            log = self._open(name, key, LogConfig.of_topic(config))
+            log = self._open(name, key, self._config_of(config))
             try:
                 self._note_end(key, log)
             except LogError:
                 del self._logs[key]
                 raise
             return log
-        present.log.update_config(LogConfig.of_topic(config))
+        present.log.update_config(self._config_of(config))
         return present.log
+
+    def _config_of(self, topic: TopicConfig) -> LogConfig:
+        """Made once for what replicas of one topic share."""
+        if self._config_made is None or self._config_made[0] is not topic:
+            self._config_made = topic, LogConfig.of_topic(topic)
+        return self._config_made[1]
 
     def configure(self, key: ReplicaKey, config: TopicConfig) -> None:
         """Another configuration of its topic."""
         log = self.log_of(key)
         if log is not None:
-            log.update_config(LogConfig.of_topic(config))
+            log.update_config(self._config_of(config))
 
     def _note_end(self, key: ReplicaKey, log: Log) -> None:
         """What checkpoints say of it beyond its end is of what was here before. Closes the log

@@ -57,7 +57,7 @@ def next_state(
             successor = _preferred(state, able, in_maintenance)
             assert successor is not None, "otherwise the leader would not be deposed"
             # Whoever else was in sync is reachable for the old leader, and perhaps for it alone.
-            return _led_by(state, successor, [successor], controller_epoch)
+            return state.led_by(successor.broker_id, [successor], controller_epoch)
         return handed_over or _without_departed(state, live)
     elected = _clean_election(state, live, controller_epoch, rules, in_maintenance)
     if elected is not None:
@@ -111,7 +111,7 @@ def _first_election(
     """All replicas of a partition that was never led are empty, and so all are whole."""
     members = [Member(b, live[b].broker_epoch) for b in state.replicas if is_running(b, live)]
     leader = _preferred(state, members, in_maintenance)
-    return None if leader is None else _led_by(state, leader, members, controller_epoch)
+    return None if leader is None else state.led_by(leader.broker_id, members, controller_epoch)
 
 
 def _clean_election(
@@ -125,10 +125,10 @@ def _clean_election(
     in_sync = candidates(state.isr, live, rules)
     leader = _preferred(state, in_sync, in_maintenance)
     if leader is not None:
-        return _led_by(state, leader, in_sync, controller_epoch)
+        return state.led_by(leader.broker_id, in_sync, controller_epoch)
     leader = _preferred(state, candidates(state.eligible, live, rules), in_maintenance)
     if leader is not None:
-        return _led_by(state, leader, [leader], controller_epoch)
+        return state.led_by(leader.broker_id, [leader], controller_epoch)
     return None
 
 
@@ -141,18 +141,7 @@ def _preferred(
     return by_id[min(able, key=in_maintenance.__contains__)] if able else None
 
 
-def _led_by(
-    state: LeaderAndIsr, leader: Member, isr: Iterable[Member], controller_epoch: int
-) -> LeaderAndIsr:
-    return replace(
-        state.with_isr(isr),
-        leader=leader.broker_id,
-        leader_epoch=state.leader_epoch + 1,
-        controller_epoch=controller_epoch,
-    )
-
-
 def _led_uncleanly_by(state: LeaderAndIsr, leader: Member, controller_epoch: int) -> LeaderAndIsr:
     """Nobody else holds what the new leader's log says, and the mark tells of it (KIP-704)."""
-    led = _led_by(state, leader, [leader], controller_epoch)
+    led = state.led_by(leader.broker_id, [leader], controller_epoch)
     return replace(led, eligible=(), unclean_leader_epoch=led.leader_epoch)

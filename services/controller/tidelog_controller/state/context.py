@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 
 from tidelog.errors import TidelogError
 from tidelog.model import NO_LEADER, TopicPartition
@@ -291,14 +292,18 @@ class Context:
     def watched_to(self, revision: int) -> None:
         """The watch will deliver nothing up to this revision any more."""
         self.revision = max(self.revision, revision)
-        for key in [k for k, known in self._ahead.items() if known <= self.revision]:
-            del self._ahead[key]
+        # In the order in which they came to be known, which is nearly that of revisions: one that
+        # stays a while longer costs nothing, and to look at all, for each of many answers, would.
+        ahead = self._ahead
+        for key in list(takewhile(lambda key: ahead[key] <= self.revision, ahead)):
+            del ahead[key]
 
     def absorb(self, change: Changed) -> Absorbed | None:
         """Takes one key's state as of a revision. None: it was known, or is of no concern."""
         key, value, revision = change
         if revision <= max(self.revision, self._ahead.get(key, 0)):
             return None
+        self._ahead.pop(key, None)
         self._ahead[key] = revision
         try:
             absorbed = self._absorb(key, value)

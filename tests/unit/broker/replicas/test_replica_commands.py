@@ -8,7 +8,7 @@ from tidelog.errors import ErrorCode
 from tidelog.model import NO_LEADER
 from tidelog_broker.log.disk import OsDisk
 from tidelog_broker.partition.replica_key import ReplicaKey
-from tidelog_broker.replicas.replica_manager import PARTITIONS_PER_TURN
+from tidelog_broker.replicas.replica_manager import COST_PER_TURN
 from tidelog_runtime.replica_control import (
     CommandResult,
     DescribeReplicasCommand,
@@ -156,7 +156,7 @@ async def test_one_partition_that_fails_does_not_hold_up_the_others() -> None:
 async def test_what_was_taken_of_a_command_that_was_cancelled_half_way_is_followed() -> None:
     """Its repeat is no news to the replicas that took it."""
     replicas = Replicas()
-    many = 2 * PARTITIONS_PER_TURN
+    many = 2 * COST_PER_TURN
     wanted = command(state(leader=2), numbers=range(many))
     taking = asyncio.create_task(replicas.manager.leader_and_isr(wanted))
     await asyncio.sleep(0)
@@ -171,7 +171,7 @@ async def test_what_was_taken_of_a_command_that_was_cancelled_half_way_is_follow
 
 async def test_commands_are_taken_one_at_a_time() -> None:
     replicas = Replicas()
-    many = 2 * PARTITIONS_PER_TURN
+    many = 2 * COST_PER_TURN
     first = replicas.manager.leader_and_isr(command(state(), 10, numbers=range(many)))
     second = replicas.manager.leader_and_isr(
         command(state(leader=2, epoch=6), 11, numbers=range(many))

@@ -124,3 +124,11 @@ def test_news_of_one_topic_are_no_work_for_the_replicas_of_others() -> None:
     assert asked_about == [TopicPartition("sea", 0), TopicPartition("sea", 1)]
     assert list(configs.seen([], takes)) == []
     assert len(asked_about) == 2
+
+
+async def test_replicas_of_one_topic_share_their_configuration() -> None:
+    replicas = Replicas()
+    await replicas.take(numbers=range(3), config={"segment_ms": "5000"})
+    configs = [log.config for log in replicas.logs.logs()]
+    assert [config.segment_ms for config in configs] == [5_000] * 3
+    assert len({id(config) for config in configs}) == 1

@@ -5,10 +5,13 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
+from hypothesis import given
+from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from tidelog.model import Acks
 from tidelog_broker.membership.metadata_cache import MetadataCache
+from tidelog_broker.partition.isr import SessionTime
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replication.isr_updates import MAX_JUDGED_PER_TURN, IsrUpdates
 from tidelog_runtime.metadata.schema import (
@@ -32,6 +35,7 @@ from unit.broker.broker_parts import (
     change_ids,
     fetch_by,
     on,
+    position,
     registration,
     settled,
     until,
@@ -139,6 +143,63 @@ async def test_a_member_that_lags_leaves_when_the_timer_judges() -> None:
         await settled()
     assert leader.isr_of() == {1}
     assert {member.broker_id for member in leader.stored().eligible} == {2, 3}
+
+
+def in_a_session(partition: Partition, follower: int, asked_ms: int) -> SessionTime:
+    """It has told in one that it is at the log's end, and asked last at that time."""
+    session, at_the_end = SessionTime(asked_ms), position(partition, partition.log.log_end_offset)
+    partition.replica_fetch(follower, epoch_of(follower), at_the_end, asked_ms, session)
+    return session
+
+
+async def test_the_timer_judges_where_a_follower_asks_no_more() -> None:
+    leader = Leader()
+    partition = leader.lead(wanted=state(isr=(1, 2, 3)))
+    sessions = [in_a_session(partition, follower, 1) for follower in (2, 3)]
+    async with running(leader):
+        await asyncio.sleep(0.9)
+        sessions[0].last_request_ms = leader.clock.monotonic_ms()
+        leader.updates.judge_all(leader)
+        assert list(leader.updates._dirty) == [partition.name]
+        await settled()
+    assert leader.isr_of() == {1, 2}
+
+
+async def test_the_timer_passes_over_what_is_settled() -> None:
+    leader = Leader()
+    partition = leader.lead(wanted=state(isr=(1, 2, 3)))
+    in_a_session(partition, 2, 1)
+    leader.updates.judge_all(leader)
+    assert list(leader.updates._dirty) == [partition.name]
+    leader.updates._dirty.clear()
+    in_a_session(partition, 3, 1)
+    leader.updates.judge_all(leader)
+    assert leader.updates._dirty == {}
+
+
+@given(
+    asked_ms=st.lists(st.integers(0, 2_000), min_size=2, max_size=2),
+    renewed_ms=st.lists(st.integers(0, 2_000), min_size=2, max_size=2),
+    behind=st.lists(st.booleans(), min_size=2, max_size=2),
+    isr=st.sets(st.sampled_from((2, 3))),
+    now_ms=st.integers(0, 3_000),
+)
+def test_of_what_is_settled_no_change_would_be_proposed(
+    asked_ms: list[int], renewed_ms: list[int], behind: list[bool], isr: set[int], now_ms: int
+) -> None:
+    partition = Partition(on(0), TOPIC_ID, 1, FakeLog(), high_watermark=0, listener=Notes())
+    partition.take(state(isr=(1, *sorted(isr))), 10, broker_epoch=epoch_of(1), now_ms=0)
+    partition.append([sent(b"r")], Acks.LEADER, 0)
+    for follower, asked, renewed, is_behind in zip(
+        (2, 3), asked_ms, renewed_ms, behind, strict=True
+    ):
+        session = SessionTime(asked)
+        at = position(partition, 0 if is_behind else 1)
+        partition.replica_fetch(follower, epoch_of(follower), at, asked, session)
+        session.last_request_ms = max(asked, renewed)
+    if partition.is_settled(now_ms=now_ms, lag_time_max_ms=500):
+        running_brokers = {b: epoch_of(b) for b in (1, 2, 3)}
+        assert partition.propose_isr(running_brokers, now_ms=now_ms, lag_time_max_ms=500) is None
 
 
 async def test_where_all_is_well_nothing_is_written() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tidelog_broker.log.checkpoint import OffsetCheckpoint
 from tidelog_broker.log.errors import LogStorageError
 from tidelog_broker.log.log import Log
 from tidelog_broker.storage.checkpoints import Checkpoints, CheckpointWrite
@@ -230,3 +231,39 @@ def test_checkpoints_that_may_have_been_written_count_as_such() -> None:
     disk.fail_sync = False
     checkpoints.note_cut(KEY, 4)
     assert checkpoints.high_watermark(KEY) == 4
+
+
+def test_checkpoints_in_which_nothing_has_changed_are_not_written_again(tmp_path: Path) -> None:
+    stored = Stored(tmp_path)
+    stored.with_records(3)
+    checkpoint(stored.logs, {KEY: 2})
+    file = tmp_path / "high-watermarks"
+    first = file.stat().st_ino
+    checkpoint(stored.logs, {KEY: 2})
+    assert file.stat().st_ino == first
+    checkpoint(stored.logs, {KEY: 3})
+    assert file.stat().st_ino != first
+    assert Stored(tmp_path).logs.high_watermark(KEY) == 3
+
+
+def test_checkpoints_that_are_to_be_on_the_disk_are_written_in_any_case(tmp_path: Path) -> None:
+    stored = Stored(tmp_path)
+    stored.with_records(3)
+    checkpoint(stored.logs, {KEY: 2})
+    first = (tmp_path / "high-watermarks").stat().st_ino
+    checkpoint(stored.logs, {KEY: 2}, sync=True)
+    assert (tmp_path / "high-watermarks").stat().st_ino != first
+
+
+def test_after_checkpoints_that_could_not_be_written_the_same_are_written(tmp_path: Path) -> None:
+    stored = Stored(tmp_path)
+    stored.with_records(3)
+    checkpoint(stored.logs, {KEY: 2})
+    failed = stored.logs.begin_checkpoint({KEY: 3})
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(OffsetCheckpoint, "write", lambda *_, **__: refuse())
+        failed.run()
+    with pytest.raises(OSError, match="input/output error"):
+        stored.logs.finish_checkpoint(failed)
+    checkpoint(stored.logs, {KEY: 3})
+    assert Stored(tmp_path).logs.high_watermark(KEY) == 3
