@@ -156,9 +156,9 @@ class World:
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Starts every service, and runs `main` to its end in virtual time: a `Violation`
         named `run_never_ends` if that is not within MAX_RUN_S."""
-        former, former_turn = structlog.get_config(), replica_manager.PARTITIONS_PER_TURN
+        former, former_turn = structlog.get_config(), replica_manager.COST_PER_TURN
         # Topics are small here, and nothing that may come between two partitions is to be missed.
-        replica_manager.PARTITIONS_PER_TURN = 1
+        replica_manager.COST_PER_TURN = 1
         structlog.configure(
             processors=[], wrapper_class=_logger_class(self._said), cache_logger_on_first_use=False
         )
@@ -173,7 +173,7 @@ class World:
             self.trace("end", steps=self.loop.steps, now_us=self.loop.now_us)
             library.removeHandler(handler)
             structlog.configure(**former)
-            replica_manager.PARTITIONS_PER_TURN = former_turn
+            replica_manager.COST_PER_TURN = former_turn
 
     def _give_up(self) -> None:
         self.fail(Violation("run_never_ends", f"it goes on after {MAX_RUN_S} virtual s"))

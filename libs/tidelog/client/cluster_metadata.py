@@ -27,6 +27,9 @@ REQUEST_TIMEOUT_MS = 2_000
 # While leaders are looked for, metadata is asked for this often.
 MIN_POLL_MS = 20
 MAX_POLL_MS = 100
+# And less often where the answer is long: that about ten thousand partitions, which costs each end
+# 20 ms, every 200 ms.
+PARTITIONS_PER_POLL_MS = 50
 # Without any broker that answers, a first question is given up after this long.
 UNREACHABLE_TIMEOUT_MS = 10_000
 # A topic that was created a moment ago may not be known to every broker yet.
@@ -84,6 +87,7 @@ class ClusterMetadata:
         self._refreshing: asyncio.Task[broker_pb2.MetadataResponse] | None = None
         self._polling: asyncio.Task[None] | None = None
         self._poll_pause_ms = MIN_POLL_MS
+        self._long_answer_ms = 0
         self._last_poll_ms = 0
         self._turn = 0
 
@@ -180,7 +184,8 @@ class ClusterMetadata:
 
     def poke(self) -> None:
         """Asks for fresh metadata soon, in the background: at once the first time, then
-        every 20 to 100 ms for as long as somebody goes on poking."""
+        every 20 to 100 ms, or less often where the answer is long, for as long as somebody goes
+        on poking."""
         if self._polling is None or self._polling.done():
             self._polling = asyncio.create_task(self._poll())
 
@@ -203,10 +208,10 @@ class ClusterMetadata:
 
     async def _poll(self) -> None:
         now = self._clock.monotonic_ms()
-        if now - self._last_poll_ms > 2 * MAX_POLL_MS:
+        if now - self._last_poll_ms > 2 * max(MAX_POLL_MS, self._long_answer_ms):
             self._poll_pause_ms = MIN_POLL_MS
         else:
-            await asyncio.sleep(self._poll_pause_ms / 1000)
+            await asyncio.sleep(max(self._poll_pause_ms, self._long_answer_ms) / 1000)
             self._poll_pause_ms = min(2 * self._poll_pause_ms, MAX_POLL_MS)
         # No broker answers: whoever still needs metadata pokes again.
         with contextlib.suppress(UnreachableError):
@@ -222,6 +227,8 @@ class ClusterMetadata:
                 broker_pb2.MetadataRequest(topics=names, cluster_only=not names)
             )
             self._cache.apply(answer)
+            told = sum(len(topic.partitions) for topic in answer.topics)
+            self._long_answer_ms = told // PARTITIONS_PER_POLL_MS
         finally:
             self._refreshing = None
         self._on_change()

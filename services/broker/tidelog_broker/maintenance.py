@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Container, Iterable
+from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
 from functools import partial
 
 import structlog
@@ -79,9 +79,9 @@ class Maintenance:
                 self._high_watermarks.begin_anew(now_ms)
                 for partition in self._manager.led():
                     partition.grant_followers(now_ms)
-            self._isr_updates.judge_all(self._manager)
+            restless = self._isr_updates.judge_all(self._manager)
             self._manager.disk.judge()
-            await self._judge_high_watermarks(now_ms)
+            await self._judge_high_watermarks(restless, now_ms)
 
     def _tell_stalled(self, for_ms: int) -> None:
         """So that what others did meanwhile has its cause."""
@@ -95,9 +95,11 @@ class Maintenance:
             details={"stalled_ms": for_ms},
         )
 
-    async def _judge_high_watermarks(self, now_ms: int) -> None:
+    async def _judge_high_watermarks(self, restless: Sequence[Partition], now_ms: int) -> None:
+        """Of all others everything is committed, but it may not be known of them yet."""
         self._high_watermarks.forget_led_no_more()
-        for position, partition in enumerate(list(self._manager.led())):
+        looked_at = dict.fromkeys((*restless, *self._high_watermarks.waiting))
+        for position, partition in enumerate(looked_at):
             if position % PARTITIONS_PER_TURN == PARTITIONS_PER_TURN - 1:
                 await asyncio.sleep(0)
             if partition.leading is not None:

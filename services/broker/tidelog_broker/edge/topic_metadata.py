@@ -1,15 +1,27 @@
 """Topics as Metadata answers tell them. After a failover many clients ask at once for topics of
-many partitions, so what was made of a partition is kept until it, or who is alive, is another."""
+many partitions, so what was made of a topic is kept, and of its partitions only those are made anew
+that are others now."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from tidelog.errors import unknown_topic
 from tidelog.inspection.model import NOT_KNOWN
 from tidelog.rpc.wire import error_to_wire
 from tidelog.v1 import broker_pb2 as pb
-from tidelog_broker.membership.metadata_cache import MetadataCache, VersionedState
+from tidelog_broker.membership.metadata_cache import LiveTopic, MetadataCache, VersionedState
 
-_Made = dict[int, tuple[VersionedState, pb.PartitionMetadata]]
+
+@dataclass(slots=True)
+class _Made:
+    """What is answered of one topic, as of `known`, which is by the place in the answer."""
+
+    of: LiveTopic
+    keys: int
+    known: list[tuple[int, VersionedState]]
+    answer: pb.TopicMetadata
 
 
 class TopicMetadata:
@@ -20,41 +32,62 @@ class TopicMetadata:
         self._made: dict[str, _Made] = {}
 
     def of(self, topic: str) -> pb.TopicMetadata:
-        """With an error: there is no such topic."""
+        """With an error: there is no such topic. It is good until the next call."""
         live = self._cache.topics.get(topic)
         if live is None:
             self._made.pop(topic, None)
             return pb.TopicMetadata(name=topic, error=error_to_wire(unknown_topic(topic)))
-        self._forget_outdated()
+        self._heed_who_is_alive()
+        states = self._cache.partitions.get(topic, {})
+        made = self._made.get(topic)
+        if made is None or not self._renew(made, live, states):
+            made = self._made[topic] = self._make(topic, live, states)
+        return made.answer
+
+    def _make(self, topic: str, live: LiveTopic, states: Mapping[int, VersionedState]) -> _Made:
         entry = live.entry
-        before = self._made.get(topic, {})
-        made: _Made = {}
-        for number, known in sorted(self._cache.partitions.get(topic, {}).items()):
-            if known.state.topic_id != entry.topic_id or number >= entry.partitions:
-                continue  # of a former topic, or being removed
-            kept = before.get(number)
-            made[number] = (
-                kept
-                if kept is not None and kept[0] is known
-                else (known, _partition(number, known, self._live))
-            )
-        self._made[topic] = made
-        return pb.TopicMetadata(
+        known = [
+            (number, state)
+            for number, state in sorted(states.items())
+            # Not of a former topic, nor being removed.
+            if state.state.topic_id == entry.topic_id and number < entry.partitions
+        ]
+        answer = pb.TopicMetadata(
             name=topic,
             topic_id=entry.topic_id,
-            partitions=[message for _, message in made.values()],
+            partitions=[_partition(number, state, self._live) for number, state in known],
             config=dict(entry.config),
             replication_factor=entry.replication_factor,
             partition_count=entry.partitions,
             create_revision=live.create_revision,
             revision=live.revision,
         )
+        return _Made(live, len(states), known, answer)
 
-    def _forget_outdated(self) -> None:
+    def _renew(self, made: _Made, live: LiveTopic, states: Mapping[int, VersionedState]) -> bool:
+        """Brings what was made up to date; False: it has to be made anew, for it is of another
+        topic, or of other partitions."""
+        if made.of is not live or made.keys != len(states):
+            return False
+        for place, (number, known) in enumerate(made.known):
+            now = states.get(number)
+            if now is known:
+                continue
+            if now is None or now.state.topic_id != live.entry.topic_id:
+                return False
+            made.known[place] = number, now
+            made.answer.partitions[place].CopyFrom(_partition(number, now, self._live))
+        return True
+
+    def _heed_who_is_alive(self) -> None:
         if self._live != self._cache.brokers.keys():
             self._live = frozenset(self._cache.brokers)
-            self._made.clear()
-        elif len(self._made) > len(self._cache.topics):
+            for made in self._made.values():
+                for (_, known), partition in zip(made.known, made.answer.partitions, strict=True):
+                    offline = [b for b in known.state.replicas if b not in self._live]
+                    if offline or partition.offline_replicas:
+                        partition.offline_replicas[:] = offline
+        if len(self._made) > len(self._cache.topics):
             self._made = {t: m for t, m in self._made.items() if t in self._cache.topics}
 
 

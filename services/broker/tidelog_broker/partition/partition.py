@@ -224,17 +224,20 @@ class Partition(Replica):
         if position.needs_producers:
             # Until it knows them it could not lead, so it counts for nothing.
             return None
-        leading.followers[follower] = isr.fetched(
-            progress,
-            broker_epoch=follower_broker_epoch,
-            fetch_offset=hw.counted_end(
-                log_end=position.fetch_offset,
-                flushed_offset=position.flushed_offset,
-                synced=self.synced,
+        leading.note(
+            follower,
+            isr.fetched(
+                progress,
+                broker_epoch=follower_broker_epoch,
+                fetch_offset=hw.counted_end(
+                    log_end=position.fetch_offset,
+                    flushed_offset=position.flushed_offset,
+                    synced=self.synced,
+                ),
+                leader_end=self.log.log_end_offset,
+                now_ms=now_ms,
+                session=session,
             ),
-            leader_end=self.log.log_end_offset,
-            now_ms=now_ms,
-            session=session,
         )
         assert self.state is not None
         may_change = follower not in self.state.isr_ids or follower in self._too_far_behind()
@@ -393,24 +396,25 @@ class Partition(Replica):
             return
         for broker_id in self.state.isr_ids & self.leading.followers.keys():
             progress = self.leading.followers[broker_id]
-            self.leading.followers[broker_id] = replace(progress, last_caught_up_ms=now_ms)
+            self.leading.note(broker_id, replace(progress, last_caught_up_ms=now_ms))
 
     def is_settled(self, *, now_ms: int, lag_time_max_ms: int) -> bool:
-        """Whether `propose_isr` would find nothing, as a short look tells: all followers are in
-        sync, and their sessions, which still ask, have told that they are at the log's end."""
-        leading, state = self.leading, self.state
-        if leading is None or state is None or leading.proposed is not None:
-            return True
-        if len(state.isr) <= len(leading.followers):
+        """Whether no look would find anything: all is committed, and all followers are in sync
+        and in sessions that still ask. Of most of thousands a short look tells."""
+        leading = self.leading
+        if leading is None or self.state is None:
             return False
-        end, heard_since_ms = self.log.log_end_offset, now_ms - lag_time_max_ms
-        for progress in leading.followers.values():
-            session = progress.session
-            if session is None or session.last_request_ms < heard_since_ms:
+        sessions = leading.settled
+        if sessions is None:
+            end = self.log.log_end_offset
+            if self.high_watermark < end:
                 return False
-            if progress.log_end_offset < end:
+            sessions = leading.sessions_if_settled(len(self.state.isr), end)
+            if sessions is None:
                 return False
-        return True
+            leading.settled = sessions
+        heard_since_ms = now_ms - lag_time_max_ms
+        return all(session.last_request_ms >= heard_since_ms for session in sessions)
 
     def propose_isr(
         self,
@@ -440,6 +444,7 @@ class Partition(Replica):
         if change is None:
             return None
         self.leading.proposed = isr.changed(self.state, change, origin(change.cause))
+        self.leading.settled = None
         return self.leading.proposed
 
     def _too_far_behind(self) -> list[int]:
@@ -461,6 +466,7 @@ class Partition(Replica):
         joiner's registration has changed)."""
         if self.leading and self.leading.proposed is proposed:
             self.leading.proposed = None
+            self.leading.settled = None
             self._advance_high_watermark()
 
     def observed(self, state: LeaderAndIsr | None, revision: int, now_ms: int) -> None:
@@ -498,4 +504,5 @@ class Partition(Replica):
         old one is now either in `state` or can no longer be applied."""
         assert self.leading is not None
         self.leading.proposed = None
+        self.leading.settled = None
         self._advance_high_watermark()

@@ -93,7 +93,9 @@ class Replica(ABC):
             last_fetched_epoch=log.latest_epoch,
             flushed_offset=log.flushed_offset,
             log_start_offset=log.log_start_offset,
-            needs_producers=self._needs_producers(),
+            needs_producers=(
+                (log.producers.lost or log.producers.lacking) and self._needs_producers()
+            ),
         )
 
     def _needs_producers(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tidelog.state_changes.event import NO_CHANGE, Change, Detail, Kind, Stage
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replicas.high_watermark_watch import HighWatermarkWatch, holders_of
@@ -42,6 +44,11 @@ class HighWatermarkEvents:
     def begin_anew(self, now_ms: int) -> None:
         """As `HighWatermarkWatch.begin_anew`."""
         self._watch.begin_anew(now_ms)
+
+    @property
+    def waiting(self) -> Iterable[Partition]:
+        """As `HighWatermarkWatch.waiting`."""
+        return self._watch.waiting
 
     def forget_led_no_more(self) -> None:
         self._watch.forget_led_no_more()

@@ -3,7 +3,7 @@ Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -113,6 +113,11 @@ class HighWatermarkWatch:
         for noted in self._waiting.values():
             if not noted.stalled:
                 noted.since_ms = now_ms
+
+    @property
+    def waiting(self) -> Iterable[Partition]:
+        """Those that had records waiting at the last look."""
+        return self._waiting
 
     def forget_led_no_more(self) -> None:
         if self._waiting:

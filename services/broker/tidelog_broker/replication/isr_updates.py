@@ -94,14 +94,18 @@ class IsrUpdates:
         self._dirty[partition.name] = partition
         self._wake.set()
 
-    def judge_all(self, source: PartitionSource) -> None:
-        """But for those in which, as in most, nothing has to be judged."""
+    def judge_all(self, source: PartitionSource) -> list[Partition]:
+        """But for those, most of them, that are settled; returns the others."""
         now_ms, lag_time_max_ms = self._clock.monotonic_ms(), self._lag_time_max_ms
-        for partition in source.led():
-            if not partition.is_settled(now_ms=now_ms, lag_time_max_ms=lag_time_max_ms):
-                self._dirty[partition.name] = partition
+        restless = [
+            partition
+            for partition in source.led()
+            if not partition.is_settled(now_ms=now_ms, lag_time_max_ms=lag_time_max_ms)
+        ]
+        self._dirty.update((partition.name, partition) for partition in restless)
         if self._dirty:
             self._wake.set()
+        return restless
 
     async def run(self) -> None:
         said_unavailable = False

@@ -220,7 +220,7 @@ class ReplicaFetcher:
     async def run(self) -> None:
         while True:
             self._changed.clear()
-            if any(self._is_syncing(partition) for partition in self._moved_and_followed()):
+            if self._session.synced and any(map(self._is_syncing, self._moved_and_followed())):
                 # The next fetch shall tell what is on the disk when these are done.
                 await self._changed.wait()
                 continue

@@ -33,6 +33,9 @@ from tidelog_controller.state.known import Partition
 # By a step of a move the leader is told before those that follow it, or these would ask it in
 # vain, and again. For so long they wait for it to acknowledge.
 LEADER_FIRST_MS = 100
+# Elections are told to all at once; but where so many are on their way to a leader already it is
+# told first of the others, too: of ten thousand, asking in vain costs more than all else.
+MANY_ELECTIONS = 240
 
 SendCommand = SendLeaderAndIsr | SendStopReplica | SendDescribeReplicas
 
@@ -97,7 +100,7 @@ class Dispatch:
     ) -> None:
         """The partition's key; None: there was none, or is none any more. `is_news`: not what
         is found at the start of a reign, of which the full state is told. Followers that waited
-        for their leader to acknowledge a step of a move wait no more, whatever has changed."""
+        for their leader to acknowledge wait no more, whatever has changed."""
         self._release_followers(partition)
         if new is None:
             for broker_id, control in self.controls.items():
@@ -112,13 +115,19 @@ class Dispatch:
                 self.controls[broker_id].require(partition, new.revision, now_ms)
                 if is_news:
                     self._tellings[broker_id].changed(partition)
-        if is_news and old is not None and is_step(old.state, new.state):
+        if is_news and old is not None and self._is_told_first(old, new):
             self._hold_followers(partition, new, now_ms)
+
+    def _is_told_first(self, old: Partition, new: Partition) -> bool:
+        """Whether the leader is told before its followers."""
+        leader = self.controls.get(new.state.leader)
+        if leader is None:
+            return False
+        elected = old.state.leader_epoch != new.state.leader_epoch
+        return is_step(old.state, new.state) or (elected and len(leader) > MANY_ELECTIONS)
 
     def _hold_followers(self, partition: TopicPartition, new: Partition, now_ms: int) -> None:
         leader = new.state.leader
-        if leader not in self.controls:
-            return
         self._led_first[partition] = leader
         for broker_id in new.state.replicas:
             if broker_id != leader and broker_id in self.controls:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from copy import deepcopy as copy
+from dataclasses import replace
+
 import pytest
 
 from tidelog.v1 import broker_pb2
@@ -38,7 +41,7 @@ def test_only_a_partition_that_has_changed_is_made_anew(
 
     monkeypatch.setattr(topic_metadata, "_partition", counted)
     topics = TopicMetadata(cache)
-    first, other = topics.of(NAME.topic).partitions
+    first, other = map(copy, topics.of(NAME.topic).partitions)
     cache.apply([partition_change(state(leader=2), 130)])
     changed, same = topics.of(NAME.topic).partitions
     assert (first.leader, changed.leader) == (1, 2)
@@ -65,3 +68,21 @@ def test_of_a_topic_that_is_gone_nothing_is_kept(cache: MetadataCache) -> None:
     cache.apply([Changed(TOPIC_KEY, None, 132)])
     assert topics.of(NAME.topic).HasField("error")
     assert not topics._made
+
+
+def test_partitions_that_come_and_go_are_told(cache: MetadataCache) -> None:
+    topics = TopicMetadata(cache)
+    told = [len(topics.of(NAME.topic).partitions)]
+    cache.apply([topic_change(partitions=3), partition_change(state(), 140, on(2))])
+    told.append(len(topics.of(NAME.topic).partitions))
+    cache.apply([Changed(KEYS.leader_and_isr(on(2)), None, 141)])
+    told.append(len(topics.of(NAME.topic).partitions))
+    assert told == [2, 3, 2]
+
+
+def test_a_partition_of_another_topic_of_the_name_is_not_told(cache: MetadataCache) -> None:
+    topics = TopicMetadata(cache)
+    topics.of(NAME.topic)
+    other = replace(state(), topic_id="other-id-other-id-othe")
+    cache.apply([partition_change(other, 140, OTHER)])
+    assert [p.partition for p in topics.of(NAME.topic).partitions] == [0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog.state_changes.event import Kind, Stage
+from tidelog_controller.control.dispatch import LEADER_FIRST_MS, MANY_ELECTIONS
 from tidelog_controller.state.commands import ReadKeys
 from tidelog_controller.state.events import (
     CommandAnswered,
@@ -77,6 +78,25 @@ def test_many_partitions_go_in_batches_of_120() -> None:
         "transaction of 120 done",
         "transaction of 60 done",
     ]
+
+
+def test_of_very_many_elections_the_leader_is_told_before_those_that_follow_it() -> None:
+    driver = with_topic(partitions=3 * 600)
+    driver.brokers[2].mute = True
+    driver.sent.clear()
+    driver.kill_broker(1)
+    driver.watch()
+
+    def followed_by_3() -> int:
+        """Of the partitions in whose epochs broker 2 leads, those that broker 3 was told of."""
+        told = [c for to, c in driver.sent if to == 3 and isinstance(c, LeaderAndIsrCommand)]
+        return sum(p.state.leader == 2 for command in told for p in command.partitions)
+
+    at_first = followed_by_3()
+    assert MANY_ELECTIONS / 4 <= at_first < 300
+    driver.pass_time(LEADER_FIRST_MS)
+    # Half of the 600 that broker 1 led.
+    assert followed_by_3() == 300
 
 
 def test_elections_go_before_changes_of_the_isr() -> None:
