@@ -90,6 +90,9 @@ class SimPeers:
         self._network = world.network
         self._hurrying: set[asyncio.Task[None]] = set()
 
+    async def reach(self, address: str) -> None:
+        """A message of its own opens no connection here: the fetch tells."""
+
     async def replica_fetch(
         self, address: str, request: ReplicaFetchRequest
     ) -> ReplicaFetchResponse:

@@ -79,6 +79,9 @@ class Process:
 
     # As the broker's peers.
 
+    async def reach(self, address: str) -> None:
+        pass
+
     async def replica_fetch(
         self, address: str, request: ReplicaFetchRequest
     ) -> ReplicaFetchResponse:

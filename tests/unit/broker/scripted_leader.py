@@ -95,6 +95,9 @@ class Follower:
         self.failures: list[str] = []
         self.asked: list[Asked] = []
         self.unreachable = False
+        # So that not even a stream can be opened.
+        self.gone = False
+        self.reached_in_vain = 0
         self._came = asyncio.Event()
         self.syncing: list[Partition] = []
         self.state_changes = StateChangeLog("broker-2", virtual_clock())
@@ -124,6 +127,11 @@ class Follower:
 
     def replica_failed(self, partition: Partition, error: LogError) -> None:
         self.failures.append(f"{partition.name}: {error}")
+
+    async def reach(self, address: str) -> None:
+        if self.gone:
+            self.reached_in_vain += 1
+            raise PeerUnreachableError(f"{address}: connection refused")
 
     async def replica_fetch(
         self, address: str, request: ReplicaFetchRequest

@@ -113,6 +113,25 @@ async def test_a_stream_that_waits_for_its_next_request_does_not_hold_up_the_end
         await peers.replica_fetch(leader.address, request_by(2))
 
 
+async def test_who_was_reached_is_asked_on_the_stream_that_reached_it() -> None:
+    async with served() as (leader, peers):
+        await peers.reach(leader.address)
+        await peers.reach(leader.address)
+        leader.may_answer.set()
+        await peers.replica_fetch(leader.address, request_by(2))
+        (peer,) = peers._peers.values()
+        assert len(peer._idle) == 1
+
+
+async def test_who_refuses_connections_is_not_reached() -> None:
+    async with served() as (leader, peers):
+        pass
+    peers = GrpcPeers()
+    with pytest.raises(PeerUnreachableError, match=leader.address):
+        await peers.reach(leader.address)
+    await peers.close()
+
+
 async def test_a_fetch_that_waits_for_data_does_not_hold_up_the_end() -> None:
     async with served() as (leader, peers):
         asked = asyncio.create_task(peers.replica_fetch(leader.address, request_by(2)))

@@ -74,6 +74,22 @@ class _Peer:
             self._under_way.pop(name, None)
             fetch.end()
 
+    async def reach(self) -> None:
+        """Opens the stream that the next fetch takes, where none is open."""
+        if self._idle:
+            return
+        stream = self._stub.ReplicaFetch()
+        try:
+            await stream.wait_for_connection()
+        except grpc.aio.AioRpcError as error:
+            raise PeerUnreachableError(f"{self._address}: {error.details()}") from error
+        except asyncio.CancelledError as error:
+            stream.cancel()
+            if not is_being_cancelled():
+                raise PeerUnreachableError(f"{self._address}: the channel was closed") from error
+            raise
+        self._idle.append(stream)
+
     def hurry(self, request: ReplicaFetchRequest) -> None:
         fetch = self._under_way.get(request.name)
         if fetch is not None:
@@ -130,13 +146,20 @@ class GrpcPeers:
     def __init__(self) -> None:
         self._peers: dict[str, _Peer] = {}
 
-    async def replica_fetch(
-        self, address: str, request: ReplicaFetchRequest
-    ) -> ReplicaFetchResponse:
+    def _peer(self, address: str) -> _Peer:
         peer = self._peers.get(address)
         if peer is None:
             peer = self._peers[address] = _Peer(address)
-        answer = await peer.fetch(request, (request.max_wait_ms + ANSWER_TIMEOUT_MS) / 1000)
+        return peer
+
+    async def reach(self, address: str) -> None:
+        await self._peer(address).reach()
+
+    async def replica_fetch(
+        self, address: str, request: ReplicaFetchRequest
+    ) -> ReplicaFetchResponse:
+        timeout_s = (request.max_wait_ms + ANSWER_TIMEOUT_MS) / 1000
+        answer = await self._peer(address).fetch(request, timeout_s)
         return await replica_codec.response_from_wire(answer)
 
     def hurry(self, address: str, request: ReplicaFetchRequest) -> None:

@@ -226,6 +226,9 @@ class MeteredPeers:
         self._peers = peers
         self._flow = meter.replica_in
 
+    async def reach(self, address: str) -> None:
+        await self._peers.reach(address)
+
     async def replica_fetch(
         self, address: str, request: ReplicaFetchRequest
     ) -> ReplicaFetchResponse:

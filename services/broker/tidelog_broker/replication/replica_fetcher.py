@@ -230,6 +230,9 @@ class ReplicaFetcher:
             target = self._context.address_of(self._leader)
             if target is not None:
                 self._bind(Lives(self._context.broker_epoch, target[1]))
+                if self._failures and not await self._reaches(*target):
+                    await self._wait_for_change(self._retry_delay())
+                    continue
             positions = self._positions(now)
             release = self._next_release(now)
             if target is None or not self._session.has_partitions(positions):
@@ -237,8 +240,7 @@ class ReplicaFetcher:
                 await self._wait_for_change(release)
                 continue
             self._moved.clear()
-            if self.unanswered is None or self.unanswered.broker_epoch != target[1]:
-                self.unanswered = Unanswered(target[1], now)
+            self._asks(target[1])
             given_up = asyncio.timeout(None)
             answered = False
             try:
@@ -259,6 +261,29 @@ class ReplicaFetcher:
             if not answered:
                 self._begin_anew()
                 await self._wait_for_change(self._retry_delay())
+
+    def _asks(self, broker_epoch: int) -> None:
+        """From now on this life of the leader owes an answer, unless it has for longer."""
+        if self.unanswered is None or self.unanswered.broker_epoch != broker_epoch:
+            now = asyncio.get_running_loop().time()
+            self.unanswered = Unanswered(broker_epoch, now)
+
+    async def _reaches(self, address: str, broker_epoch: int) -> bool:
+        """After a failure everything is told anew, perhaps of thousands, which is not made for a
+        leader to whom it cannot be sent."""
+        if self.is_idle:
+            return True
+        self._asks(broker_epoch)
+        try:
+            await self._peers.reach(address)
+        except PeerUnreachableError as error:
+            self._unreached(str(error))
+            return False
+        return True
+
+    def _unreached(self, why: str) -> None:
+        self._failed(why, answered=False)
+        self._events.unreachable(self._session.lives.leader, why, len(self._partitions))
 
     def _look_for_room_at(self, time: float | None) -> None:
         """Rather than end a long poll then: fetchers share what may be received, and another
@@ -316,8 +341,7 @@ class ReplicaFetcher:
             if elapsed_ms > request.max_wait_ms + ANSWER_TIMEOUT_MS + STALLED_MIN_MS:
                 self._failures += 1
                 return False
-            self._failed(str(error), answered=False)
-            self._events.unreachable(lives.leader, str(error), len(self._partitions))
+            self._unreached(str(error))
             return False
         self.unanswered = None
         self._under_way = None

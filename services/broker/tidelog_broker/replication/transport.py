@@ -92,6 +92,10 @@ class PeerUnreachableError(Exception):
 class Peers(Protocol):
     """Every other broker, by address. Raises `PeerUnreachableError`."""
 
+    async def reach(self, address: str) -> None:
+        """Returns once a fetch can be sent there, which says nothing of its answer; where that is
+        not known, at once."""
+
     async def replica_fetch(
         self, address: str, request: ReplicaFetchRequest
     ) -> ReplicaFetchResponse: ...

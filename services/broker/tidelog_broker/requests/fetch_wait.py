@@ -20,7 +20,7 @@ PRODUCER_BYTES = 256
 
 
 def size_of(answer: FetchAnswer) -> int:
-    size = sum(len(batch.records) for batch in answer.batches)
+    size = sum(len(batch.records) for batch in answer.batches) if answer.batches else 0
     return size if answer.producers is None else size + PRODUCER_BYTES * len(answer.producers) + 1
 
 

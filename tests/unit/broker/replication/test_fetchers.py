@@ -58,6 +58,9 @@ class Broker:
     def replica_failed(self, partition: Partition, error: LogError) -> None:
         raise AssertionError(f"{partition.name}: {error}")
 
+    async def reach(self, address: str) -> None:
+        pass
+
     async def replica_fetch(
         self, address: str, request: ReplicaFetchRequest
     ) -> ReplicaFetchResponse:

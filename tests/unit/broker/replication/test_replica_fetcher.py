@@ -248,6 +248,22 @@ async def test_a_leader_that_comes_back_is_followed_without_further_pauses() -> 
     assert partition.log.log_end_offset == 1
 
 
+async def test_a_leader_that_cannot_be_reached_is_told_nothing_until_it_can() -> None:
+    """To tell it of thousands of partitions again and again costs what others need."""
+    follower = Follower()
+    follower.follow()
+    async with following(follower):
+        first = await follower.next(0)
+        follower.gone = True
+        first.break_off()
+        await asyncio.sleep(3)
+        assert len(follower.asked) == 1
+        assert follower.reached_in_vain > 5
+        assert follower.fetcher.unanswered is not None
+        follower.gone = False
+        await follower.next(1)
+
+
 async def test_a_connection_that_breaks_is_a_reason_to_pause_and_ask_again() -> None:
     follower = Follower()
     follower.follow()
