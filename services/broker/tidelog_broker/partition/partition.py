@@ -374,6 +374,8 @@ class Partition(Replica):
         leading = self.leading
         if leading is None or self.state is None:
             return
+        if self.high_watermark >= self.log.log_end_offset:
+            return  # as of most partitions most of the time
         ends = {b: p.log_end_offset for b, p in leading.followers.items()}
         ends[self._broker_id] = self.counted_end
         advanced = hw.advanced(
