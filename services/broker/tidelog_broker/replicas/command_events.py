@@ -127,7 +127,7 @@ class CommandEvents:
 
     def received(self, part: Part) -> None:
         """Not again by the command that repeats one that has failed."""
-        if self._failed.get(part.key, ())[:2] != (part.kind, part.revision):
+        if not self._failed or self._failed.get(part.key, ())[:2] != (part.kind, part.revision):
             self._tell(part, Stage.RECEIVED)
 
     def created(self, part: Part) -> None:
