@@ -448,7 +448,10 @@ class Log:
         try:
             if clean and self.failed is None and not self._marked_clean:
                 self.flush()
-                self._segments.active.write_indexes()
+                if not self._segments.active.has_no_entries:
+                    # To make files is what a stop of ten thousand short logs would take its time
+                    # with.
+                    self._segments.active.write_indexes()
                 self.producers.close()
                 if not all(ticket.done for ticket in self._progress.unfinished):
                     return

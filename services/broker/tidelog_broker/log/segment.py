@@ -179,6 +179,11 @@ class Segment:
         self._files.get(self.path).indexes = self._indexes
         self._indexes = None
 
+    @property
+    def has_no_entries(self) -> bool:
+        """It is too short for its indexes to have any."""
+        return self.size <= self._interval_bytes
+
     def write_indexes(self) -> None:
         write_indexes(self._files.disk, self.path, self._own_indexes(), self.summary)
 
@@ -340,6 +345,8 @@ class Segment:
         return opened.indexes
 
     def _load_indexes(self, opened: OpenSegment, *, waits: bool) -> SegmentIndexes:
+        if self.has_no_entries:
+            return SegmentIndexes(self._interval_bytes)
         if opened.rebuild is None:
             disk = self._files.disk
             read_file = disk.read_file if waits else partial(read_cached_file, disk)

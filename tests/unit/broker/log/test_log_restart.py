@@ -107,6 +107,17 @@ def test_a_stale_marker_is_no_marker(disk: MemoryDisk) -> None:
     assert DIRECTORY / MARKER_NAME not in disk.names
 
 
+def test_a_clean_stop_makes_no_indexes_for_a_log_that_is_too_short_for_entries(
+    disk: MemoryDisk,
+) -> None:
+    batches = batches_from(0, 3)
+    log_of(disk, batches).close(clean=True)
+    assert not [path for path in disk.names if path.suffix in (".index", ".timeindex")]
+    log = open_log(disk)
+    assert log.recovery is None
+    assert log.read(1, max_bytes=1, up_to=3) == batches[1:2]
+
+
 def test_a_torn_marker_is_no_marker(disk: MemoryDisk) -> None:
     log_of(disk, BATCHES, SMALL_SEGMENTS).close(clean=True)
     del disk.names[DIRECTORY / MARKER_NAME].data[-3:]
