@@ -138,9 +138,14 @@ class _Run:
         found = {"creation_s": created_s, "first_writes_s": first_writes_s}
         return found | of_store("creation", work, self._figures.partitions)
 
-    async def _idle(self) -> Mapping[str, float]:
+    async def _settled(self) -> None:
+        """Until logs that were written, or opened after a crash, are on the disk: that goes on
+        gently, for as long as nobody waits for it, and is no part of what follows."""
         await self._quiet()
         await asyncio.sleep(self._settings.settle_s)
+
+    async def _idle(self) -> Mapping[str, float]:
+        await self._settled()
         active = await self._active_controller()
         brokers = [b.pid for b in self._cluster.describe().brokers if b.pid is not None]
         controller = self._cluster.controller_process(active).pid
@@ -199,6 +204,7 @@ class _Run:
         return {"crash_serves_s": serves_s, "crash_in_sync_s": in_sync_s}
 
     async def _shutdown(self) -> Mapping[str, float]:
+        await self._settled()
         leader = await self._leader()
         before = await self._store_work()
         async with self._profiled("shutdown"):

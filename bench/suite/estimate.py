@@ -32,7 +32,7 @@ def seconds(part: str, settings: Settings) -> float:
             each = settings.in_flight_s + TOPIC_S
             return len(IN_FLIGHT) * len(DURABILITIES) * settings.repeats * each
         case "scale":
-            by_clock = settings.settle_s + settings.idle_s + SIZE_S
+            by_clock = 2 * settings.settle_s + settings.idle_s + SIZE_S
             return sum(by_clock + SIZE_S_EACH_1000 * size / 1000 for size in settings.sizes)
         case "alone":
             return sum(ALONE_S + ALONE_S_EACH_1000 * size / 1000 for size in settings.alone_sizes)

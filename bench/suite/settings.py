@@ -11,10 +11,11 @@ from bench.options import CUSTOM
 @dataclass(frozen=True, slots=True)
 class Settings:
     """`matrix`: all cases of producing, else a diagonal through them. `repeats`: of each figure
-    that is taken in turn with another. `..._s`: how long one measurement lasts. `read_mb`: size
-    of the backlog that consumers read. `rates`: records a second of open loops. `sizes`:
-    partitions of real clusters, `alone_sizes` of a controller alone. `profile`: whether py-spy
-    samples each step of these clusters into out/profiles, which takes of their time."""
+    that is taken in turn with another. `..._s`: how long one measurement lasts; `settle_s`: until
+    what was written is on the disk. `read_mb`: size of the backlog that consumers read. `rates`:
+    records a second of open loops. `sizes`: partitions of real clusters, `alone_sizes` of a
+    controller alone. `profile`: whether py-spy samples each step of these clusters into
+    out/profiles, which takes of their time."""
 
     matrix: bool
     repeats: int
@@ -44,7 +45,7 @@ FULL = Settings(
     rates=(100, 1_000, 3_000, 10_000),
     in_flight_s=5.0,
     sizes=(1_000, 3_000, 10_000),
-    settle_s=15.0,
+    settle_s=40.0,
     idle_s=30.0,
     scrapes=10,
     alone_sizes=(10_000, 30_000, 100_000),
