@@ -106,6 +106,19 @@ def parse_frame(data: bytes | bytearray, at: int, expected_offset: int | None) -
     return Frame(length, header)
 
 
+def frame_at(read_at: ReadAt, position: int, end: int) -> BatchHeader | None:
+    """Of the frame that begins there and ends at `end`; None: there is none. The producer's CRC is
+    not checked."""
+    data = read_at(FRAME_HEADER_BYTES, position)
+    if len(data) < FRAME_HEADER_BYTES:
+        return None
+    try:
+        length, header = parse_frame(data, 0, None)
+    except FrameError:
+        return None
+    return header if position + length == end else None
+
+
 def check_records(header: BatchHeader, records: bytes) -> None:
     """Raises `FrameError` unless the producer's CRC holds."""
     crc = producer_crc32c(header, records)

@@ -9,7 +9,12 @@ from tidelog.log_format import FrameError, frame_bytes
 from tidelog.model import Batch, BatchHeader, EpochEnd
 from tidelog_broker.log.append_order import require_order
 from tidelog_broker.log.checked_file import write_checked
-from tidelog_broker.log.clean_shutdown import MARKER_NAME, MarkedSegment, write_marker
+from tidelog_broker.log.clean_shutdown import (
+    MARKER_NAME,
+    CleanLog,
+    MarkedSegment,
+    write_marker,
+)
 from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.epoch_file import EpochFile
@@ -61,7 +66,10 @@ class Log:
         self._clock = clock
         self._epochs = content.epochs
         self._epoch_file = epoch_file
-        self._marked_clean = content.clean
+        self._has_marker = content.has_marker
+        self._marked_clean = content.clean and content.left is None
+        # As a clean stop left it, and it still is.
+        self._left = content.left
         self._closed = False
         self.directory = directory
         self.failed: LogFailedError | None = None
@@ -85,6 +93,7 @@ class Log:
         before_cut: BeforeCut = lambda _: None,
         writes_kept: bool = False,
         check_all: bool = False,
+        left: CleanLog | None = None,
     ) -> Log:
         """Opens or creates. `recovery_point`: everything below was flushed before the last
         stop. `files` is shared by the logs of a broker. `before_loss` is called before
@@ -93,7 +102,8 @@ class Log:
         last stop is there, since the machine went on, so that a whole frame at the end that is
         wrong is damage and no torn tail. `check_all`: nothing is taken for sound, neither by a
         clean stop nor below the recovery point; what is above it has been written anew
-        already. May run in a thread.
+        already. `left`: what `end` returned; where the log is not so any more, it is read. May
+        run in a thread.
 
         What was found after an unclean stop is in `recovery`. Raises `LogStorageError`, and
         `LogCorruptError` for damage in what a stop left for sound."""
@@ -110,11 +120,12 @@ class Log:
                 before_loss=before_loss,
                 writes_kept=writes_kept,
                 check_all=check_all,
+                left=left,
             )
             log = cls(files, directory, config, clock, content, epoch_file)
             log.before_cut = before_cut
             log._start(content, recovery_point)
-            log.producers.load()
+            log.producers.load(content.left.producers if content.left is not None else None)
         except OSError as error:
             raise LogStorageError.of(error, directory, "open the log in") from error
         return log
@@ -123,7 +134,9 @@ class Log:
         if content.clean:
             self._write_epochs()
             return
-        self._disk.remove(self.directory / MARKER_NAME)
+        if content.has_marker:
+            self._disk.remove(self.directory / MARKER_NAME)
+            self._has_marker = False
         self._progress.distrust(
             max(content.log_start_offset, min(recovery_point, content.log_end_offset))
         )
@@ -217,7 +230,7 @@ class Log:
         epochs_before = self._epochs.entries if self._brings_epoch(batches) else None
         active = self._segments.active
         try:
-            self._remove_marker()
+            self._begin_change()
             added = sum(map(frame_bytes, batches))
             if is_roll_due(active.summary, added, self._config, self._clock.wall_ms()):
                 active = self._roll()
@@ -354,7 +367,7 @@ class Log:
         self._progress.flushed_offset = offset
 
     def _begin_cut(self) -> None:
-        self._remove_marker()
+        self._begin_change()
         self._disk.sync_directory(self.directory)
         self._progress.cut_begins()
 
@@ -377,7 +390,7 @@ class Log:
             )
             if count == 0:
                 return 0
-            self._remove_marker()
+            self._begin_change()
             start = self._segments.sealed[count - 1].next_offset
             self.producers.begin_deletion(start)
             self._write_log_start(start)
@@ -396,7 +409,7 @@ class Log:
         if is_roll_due(active, 0, self._config, now_ms) or (
             expired and active.next_offset <= up_to
         ):
-            self._remove_marker()
+            self._begin_change()
             self._roll()
 
     # Syncing.
@@ -462,6 +475,32 @@ class Log:
         finally:
             self._close_files()
 
+    def end(self) -> CleanLog | None:
+        """Closes it as a clean stop does, without a marker of its own: how it is left is for the
+        broker to keep, and for the next `open`. None: it has failed, or is closed already."""
+        if self._closed:
+            return None
+        try:
+            if self.failed is not None:
+                return None
+            self.flush()
+            if self._left is None:
+                self._left = self._as_it_is()
+            return self._left if all(t.done for t in self._progress.unfinished) else None
+        except OSError as error:
+            raise LogStorageError.of(error, self.directory, "close the log in") from error
+        finally:
+            self._close_files()
+
+    def _as_it_is(self) -> CleanLog:
+        active = self._segments.active
+        if not active.has_no_entries:
+            active.write_indexes()
+        segments = tuple(MarkedSegment(s.base_offset, s.summary) for s in self._segments)
+        filled = next((s for s in reversed(list(self._segments)) if s.size), None)
+        last = None if filled is None else filled.last_batch()
+        return CleanLog(segments, last, self.producers.value_at_end())
+
     def delete(self) -> None:
         """Removes the whole directory."""
         self._close_files()
@@ -474,10 +513,13 @@ class Log:
         self._closed = True
         self._segments.close()
 
-    def _remove_marker(self) -> None:
-        if self._marked_clean:
+    def _begin_change(self) -> None:
+        """Before it: the log is not any more as a clean stop left it."""
+        self._left = None
+        self._marked_clean = False
+        if self._has_marker:
             self._disk.remove(self.directory / MARKER_NAME)
-            self._marked_clean = False
+            self._has_marker = False
 
     def _check_usable(self) -> None:
         if self.failed is not None:

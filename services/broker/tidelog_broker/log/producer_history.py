@@ -33,6 +33,8 @@ SNAPSHOT_INTERVAL_BYTES = 16 << 20
 # One takes some 200 bytes for each producer, so that many producers make them rarer: they
 # come to no more than about a hundredth of what is appended.
 SNAPSHOT_INTERVAL_BYTES_PER_PRODUCER = 20 << 10
+# At a clean stop those of all logs go into one file; beyond so many a log keeps its own.
+MAX_KEPT_TOGETHER = 1_000
 _KIND = "producer-states"
 
 _log = structlog.get_logger()
@@ -76,8 +78,9 @@ class ProducerHistory:
         self.lost = False
         self._crowded_out = NOBODY
 
-    def load(self) -> None:
-        """At the log's opening, once it has its batches. Raises `LogCorruptError` where one
+    def load(self, at_end: Any = None) -> None:
+        """At the log's opening, once it has its batches. `at_end`: what `value_at_end` told of this
+        very log; None: it has to be read. Raises `LogCorruptError` where one
         that has to be read is damaged: whoever led by the rest would append twice."""
         start, end = self._log.log_start_offset, self._log.log_end_offset
         found = sorted(set(_offsets_in(self._disk.list_names(self._directory))))
@@ -92,7 +95,8 @@ class ProducerHistory:
             value = self._read(start)
             # Nothing else would tell who wrote below.
             self.lacking = value is None or value["lacking"]
-        self.states = self._states_at(end)
+        known = at_end is not None and not (self.lacking or self.lost)
+        self.states = ProducerStates.of_value(at_end) if known else self._states_at(end)
 
     def appended(self, batches: Sequence[Batch], size: int) -> None:
         """The batches, of `size` bytes together, are in the log. Raises nothing: a snapshot
@@ -155,6 +159,16 @@ class ProducerHistory:
     def close(self) -> None:
         """For a clean stop: the next start reads no batch."""
         self._keep_end()
+
+    def value_at_end(self) -> Any:
+        """Those who wrote up to the log's end, for `load`; None where that is not known, or they
+        are so many that they have a file of their own."""
+        if self.lacking or self.lost:
+            return None
+        if len(self.states) > MAX_KEPT_TOGETHER:
+            self._keep_end()
+            return None
+        return self.states.to_value()
 
     def take_crowded_out(self) -> CrowdedOut:
         """By what was appended since the last call."""

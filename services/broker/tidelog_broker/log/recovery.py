@@ -11,14 +11,14 @@ opened in several threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import PurePath
 from typing import NamedTuple
 
-from tidelog.log_format import SEGMENT_SUFFIX, find_frame, is_torn, walk_frames
+from tidelog.log_format import SEGMENT_SUFFIX, find_frame, frame_at, is_torn, walk_frames
 from tidelog_broker.log.checked_file import DamagedFileError, read_checked
-from tidelog_broker.log.clean_shutdown import MarkedSegment, read_marker
+from tidelog_broker.log.clean_shutdown import MARKER_NAME, CleanLog, MarkedSegment, read_marker
 from tidelog_broker.log.disk import TEMPORARY_SUFFIX, Disk, copy_bytes
 from tidelog_broker.log.epoch_file import EpochFile
 from tidelog_broker.log.indexes import SegmentIndexes, SegmentSummary, summarise
@@ -61,12 +61,15 @@ class RecoveryReport:
 
 @dataclass(slots=True)
 class LogContent:
-    """`recovery` is None after a clean stop, and for a log that is new."""
+    """`recovery` is None after a clean stop, and for a log that is new. `has_marker`: a marker
+    lies in the directory. `left`: as which the log was found again that a clean stop had left."""
 
     log_start_offset: int
     segments: list[MarkedSegment]
     epochs: LeaderEpochs
     clean: bool
+    has_marker: bool = False
+    left: CleanLog | None = None
     recovery: RecoveryReport | None = None
     active_indexes: SegmentIndexes | None = None
 
@@ -85,14 +88,21 @@ def load_content(
     before_loss: BeforeLoss,
     writes_kept: bool,
     check_all: bool,
+    left: CleanLog | None = None,
 ) -> LogContent:
     """Raises `OSError`; damage is cut and reported. Leaves the directory in order, but
-    creates nothing. `Log.open` says what `writes_kept` and `check_all` are."""
-    start, bases, gap = _settle_start(disk, directory, before_loss)
+    creates nothing. `Log.open` says what `writes_kept`, `check_all` and `left` are."""
+    start, bases, gap, has_marker = _settle_start(disk, directory, before_loss)
     epochs = _read_epochs(epoch_file) if bases else LeaderEpochs()
-    marked = None if check_all else read_marker(disk, directory)
-    if marked is not None and _fits(disk, directory, marked, bases):
-        content = LogContent(start, marked, epochs or LeaderEpochs(), clean=True)
+    if check_all or left is None or not _is_as_left(disk, directory, left, bases):
+        left = None
+    marked = list(left.segments) if left is not None else None
+    if marked is None and has_marker and not check_all:
+        marked = read_marker(disk, directory)
+    if marked is not None and (left is not None or _fits(disk, directory, marked, bases)):
+        content = LogContent(
+            start, marked, epochs or LeaderEpochs(), clean=True, has_marker=has_marker, left=left
+        )
         if epochs is None:
             content.epochs = _epochs_of(disk, directory, marked)
         content.epochs.fit(start, content.log_end_offset)
@@ -108,13 +118,16 @@ def load_content(
         writes_kept,
         check_all,
     )
-    return check.run(start, epochs)
+    content = check.run(start, epochs)
+    content.has_marker = has_marker
+    return content
 
 
 class _Start(NamedTuple):
     log_start_offset: int
     bases: list[int]
     gap: str | None
+    has_marker: bool
 
 
 def _settle_start(disk: Disk, directory: PurePath, before_loss: BeforeLoss) -> _Start:
@@ -129,8 +142,9 @@ def _settle_start(disk: Disk, directory: PurePath, before_loss: BeforeLoss) -> _
             disk.remove(directory / name)
     bases = sorted(int(n.removesuffix(SEGMENT_SUFFIX)) for n in names if n.endswith(SEGMENT_SUFFIX))
     start = _read_log_start(disk, directory) if LOG_START_NAME in names else 0
+    has_marker = MARKER_NAME in names
     if start is None:
-        return _Start(bases[0] if bases else 0, bases, None)
+        return _Start(bases[0] if bases else 0, bases, None, has_marker)
     kept = [base for base in bases if base >= start]
     gap = None
     if kept[:1] != [start]:
@@ -141,7 +155,7 @@ def _settle_start(disk: Disk, directory: PurePath, before_loss: BeforeLoss) -> _
     for base in bases:
         if base not in kept:
             _remove_segment(disk, segment_path(directory, base))
-    return _Start(start, kept, gap)
+    return _Start(start, kept, gap, has_marker)
 
 
 def _read_log_start(disk: Disk, directory: PurePath) -> int | None:
@@ -164,9 +178,30 @@ def _remove_segment(disk: Disk, path: PurePath) -> None:
     disk.remove(path.with_suffix(TIME_INDEX_SUFFIX))
 
 
-def _fits(disk: Disk, directory: PurePath, marked: list[MarkedSegment], bases: list[int]) -> bool:
+def _fits(
+    disk: Disk, directory: PurePath, marked: Sequence[MarkedSegment], bases: list[int]
+) -> bool:
     return [segment.base_offset for segment in marked] == bases and all(
         disk.file_size(segment_path(directory, base)) == summary.size for base, summary in marked
+    )
+
+
+def _is_as_left(disk: Disk, directory: PurePath, left: CleanLog, bases: list[int]) -> bool:
+    if not _fits(disk, directory, left.segments, bases):
+        return False
+    filled = next((segment for segment in reversed(left.segments) if segment.summary.size), None)
+    if filled is None or left.last is None:
+        return filled is None and left.last is None and bool(left.segments)
+    base, summary = filled
+    file = disk.open(segment_path(directory, base))
+    try:
+        found = frame_at(file.read_at, left.last.position, summary.size)
+    finally:
+        file.close()
+    return (
+        found is not None
+        and (found.broker_crc32c, found.crc32c) == (left.last.broker_crc32c, left.last.crc32c)
+        and found.next_offset == summary.next_offset
     )
 
 

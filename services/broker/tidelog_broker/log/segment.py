@@ -19,6 +19,7 @@ from tidelog.log_format import (
     walk_frames,
 )
 from tidelog.model import Batch, BatchHeader
+from tidelog_broker.log.clean_shutdown import LastBatch
 from tidelog_broker.log.disk import Disk, DiskFile
 from tidelog_broker.log.errors import LogCorruptError
 from tidelog_broker.log.indexes import (
@@ -115,6 +116,8 @@ class Segment:
         self.path = path
         self.base_offset = base_offset
         self.summary = summary
+        # None: it has to be looked for.
+        self._last: LastBatch | None = None
 
     @property
     def size(self) -> int:
@@ -152,6 +155,8 @@ class Segment:
             positions.append(summary.size)
             summary = summarise(summary, header, frame_bytes(batch))
         self.summary = summary
+        if positions:
+            self._last = LastBatch(positions[-1], header.broker_crc32c, header.crc32c)
         return positions
 
     def truncate(self, offset: int) -> None:
@@ -166,6 +171,7 @@ class Segment:
                 summary = summary._replace(next_offset=info.header.base_offset)
                 break
             summary = summarise(summary, info.header, info.size)
+        self._last = None
         file = self.open()
         file.truncate(summary.size)
         file.sync()
@@ -178,6 +184,18 @@ class Segment:
         self.write_indexes()
         self._files.get(self.path).indexes = self._indexes
         self._indexes = None
+
+    def last_batch(self) -> LastBatch | None:
+        """None: there is none. Where it was not written since it was opened, headers are read
+        from the last index entry on."""
+        last = self._last
+        if last is not None or self.size == 0:
+            return last
+        position = self._search_indexes(waits=True).position_below(self.next_offset)
+        for info in self._walk(position, waits=True):
+            assert info.header is not None
+            last = LastBatch(info.position, info.header.broker_crc32c, info.header.crc32c)
+        return last
 
     @property
     def has_no_entries(self) -> bool:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import structlog
 
 from tidelog.model import TopicPartition
+from tidelog_broker.log.clean_shutdown import CleanLog, read_all, write_all
 from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.errors import (
@@ -103,6 +104,9 @@ class LogDirectory:
         self._out: dict[ReplicaKey, _OutOfService] = {}
         self._reopening: dict[ReplicaKey, Reopening] = {}
         self._config_made: tuple[TopicConfig, LogConfig] | None = None
+        self._left_path = path / "clean-logs"
+        # Of the last clean stop, while logs are opened.
+        self._left_logs: Mapping[tuple[str, int], CleanLog] = {}
 
     def open_all(
         self, tell_opened: Callable[[int, int], None] = lambda *_: None, *, whole: bool = True
@@ -122,6 +126,7 @@ class LogDirectory:
         marked = self._marks.read()
         self._marked.update(marked)
         self._checkpoints.read()
+        self._left_logs = read_all(self._disk, self._left_path)
         damaged: dict[ReplicaKey, DamagedReplica] = {}
         directories = sorted(self._disk.list_names(self._replicas))
         for position, directory in enumerate(directories):
@@ -135,6 +140,7 @@ class LogDirectory:
             found = self._open_found(name, key, marked.get(key), whole=whole)
             if found is not None:
                 damaged[key] = found
+        self._left_logs = {}
         for key, open_log in self._logs.items():
             if open_log.log is not None:
                 self._checkpoints.opened(key, open_log.log.log_end_offset)
@@ -222,6 +228,7 @@ class LogDirectory:
             before_cut=partial(self._checkpoints.note_cut, key),
             writes_kept=writes_kept,
             check_all=check_all,
+            left=self._left_logs.get(key),
         )
         self._logs[key] = OpenLog(name, path, log)
         return log
@@ -453,6 +460,7 @@ class LogDirectory:
         """Closes all cleanly. Blocks: to be run in a thread, after everything else has
         stopped. Returns what could not be: the data on disk cannot be relied on then."""
         unclean = []
+        left: dict[tuple[str, int], CleanLog] = {}
         for key, (name, _, log) in self._logs.items():
             if log is None or key in self._out:
                 if log is not None:
@@ -462,11 +470,17 @@ class LogDirectory:
                     unclean.append(f"{name}: {self._out[key].reason}")
                 continue
             try:
-                log.close(clean=True)
+                ended = log.end()
             except LogError as error:
                 unclean.append(f"{name}: {error}")
             else:
+                if ended is not None:
+                    left[key] = ended
                 if log.failed is not None:
                     unclean.append(f"{name}: {log.failed}")
         self._logs.clear()
+        try:
+            write_all(self._disk, self._left_path, left)
+        except OSError as error:
+            unclean.append(f"{self._left_path.name}: {error}")
         return unclean

@@ -6,6 +6,7 @@ from typing import NoReturn
 
 import pytest
 
+from tidelog_broker.log import producer_history
 from tidelog_broker.log.disk import OsDisk
 from tidelog_broker.log.errors import LogCorruptError, LogStorageError, OutOfServiceError
 from tidelog_broker.partition.replica_key import ReplicaKey
@@ -147,9 +148,10 @@ def test_a_log_that_cannot_be_opened_holds_up_no_other(
 
 
 def test_damage_that_the_producers_are_read_from_is_found_after_a_clean_stop_too(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever led without knowing them all would append twice."""
+    monkeypatch.setattr(producer_history, "MAX_KEPT_TOGETHER", -1)
     former = Stored(tmp_path)
     former.with_records(3)
     former.logs.close()

@@ -4,6 +4,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tidelog.model import TopicPartition
+from tidelog_broker.log.clean_shutdown import read_all
 from tidelog_broker.log.errors import LogStorageError
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.log_directory import LogDirectory
@@ -255,10 +256,11 @@ def in_memory() -> tuple[MemoryDisk, LogDirectory]:
     return disk, logs
 
 
-def test_a_clean_close_leaves_a_marker_beside_every_log() -> None:
+def test_a_clean_close_makes_one_file_for_all_logs() -> None:
     disk, logs = in_memory()
+    before = set(disk.names)
     assert logs.close() == []
-    assert sum(path.name == "clean-shutdown" for path in disk.names) == 2
+    assert {path.name for path in disk.names.keys() - before} == {"clean-logs"}
 
 
 def test_a_close_that_cannot_sync_names_what_is_not_clean() -> None:
@@ -266,7 +268,7 @@ def test_a_close_that_cannot_sync_names_what_is_not_clean() -> None:
     disk.fail_sync = True
     unclean = logs.close()
     assert [line.split(":")[0] for line in unclean] == ["orders/0", "orders/1"]
-    assert not any(path.name == "clean-shutdown" for path in disk.names)
+    assert list(read_all(disk, DATA / "clean-logs")) == []
 
 
 def test_a_log_that_failed_before_does_not_close_cleanly() -> None:

@@ -1,0 +1,152 @@
+"""What a clean stop leaves of all logs, and who is found again by it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tidelog.model import Batch
+from tidelog_broker.log import producer_history
+from tidelog_broker.log.clean_shutdown import CleanLog, read_all
+from tidelog_broker.log.disk import OsDisk
+from tidelog_broker.log.log import Log
+from tidelog_runtime.topic_config import TopicConfig
+from unit.broker.broker_parts import KEY
+from unit.broker.fake_log import NAME
+from unit.broker.log.builders import Producer, batch_at
+from unit.broker.stored_logs import CONFIG, OTHER_NAME, Stored, end_of
+
+WRITER = 7
+
+
+def stopped(path: Path, batches: list[Batch], config: TopicConfig = CONFIG) -> None:
+    stored = Stored(path)
+    log = stored.logs.open_replica(NAME, KEY, config)
+    for batch in batches:
+        log.append([batch])
+    assert stored.logs.close() == []
+
+
+def log_in(stored: Stored) -> Log:
+    log = stored.logs.log_of(KEY)
+    assert log is not None
+    return log
+
+
+def is_clean(stored: Stored) -> bool:
+    return log_in(stored).recovery is None
+
+
+def left(path: Path) -> CleanLog:
+    return read_all(OsDisk(), path / "clean-logs")[KEY]
+
+
+def written(number: int, *, epoch: int = 1, first: int = 0) -> list[Batch]:
+    return [
+        batch_at(offset, epoch=epoch, producer=Producer(WRITER, 0, offset))
+        for offset in range(first, first + number)
+    ]
+
+
+@pytest.mark.parametrize("number", [0, 1, 5, 400])
+def test_a_log_that_is_as_it_was_left_is_found_again_with_its_producers(
+    tmp_path: Path, number: int
+) -> None:
+    stopped(tmp_path, written(number), TopicConfig(segment_bytes=64 << 10))
+    stored = Stored(tmp_path)
+    assert is_clean(stored)
+    assert end_of(stored) == number
+    entry = log_in(stored).producers.states.entry(WRITER)
+    assert (None if entry is None else entry.last_sequence) == (number - 1 if number else None)
+    more = written(3, first=number)
+    log_in(stored).append(more)
+    assert log_in(stored).read(0, max_bytes=1 << 20, up_to=number + 3)[-3:] == more
+
+
+def test_many_producers_have_a_file_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producer_history, "MAX_KEPT_TOGETHER", 0)
+    stopped(tmp_path, written(3))
+    assert left(tmp_path).producers is None
+    entry = log_in(Stored(tmp_path)).producers.states.entry(WRITER)
+    assert entry is not None
+    assert entry.last_sequence == 2
+
+
+def grow(log: Log) -> None:
+    log.append(written(1, first=log.log_end_offset))
+
+
+def regrow(log: Log) -> None:
+    """To the very same sizes, by another leader."""
+    end = log.log_end_offset
+    log.truncate_to(1)
+    for batch in written(end - 1, epoch=2, first=1):
+        log.append([batch])
+
+
+def begin_anew(log: Log) -> None:
+    end = log.log_end_offset
+    log.reset_to(0)
+    for batch in written(end, epoch=2):
+        log.append([batch])
+
+
+@pytest.mark.parametrize("change", [grow, regrow, begin_anew])
+@pytest.mark.parametrize("rolls", [False, True])
+def test_a_log_that_has_changed_since_is_not_taken_for_what_was_left(
+    tmp_path: Path, change: Callable[[Log], None], rolls: bool
+) -> None:
+    config = TopicConfig(segment_bytes=64 << 10) if rolls else CONFIG
+    stopped(tmp_path, written(700 if rolls else 4), config)
+    stored = Stored(tmp_path)
+    log = stored.logs.open_replica(NAME, KEY, config)
+    assert log.recovery is None
+    change(log)
+    epochs = list(log.leader_epochs)
+    # It dies here.
+    again = Stored(tmp_path)
+    assert not is_clean(again)
+    assert (end_of(again), list(log_in(again).leader_epochs)) == (log.log_end_offset, epochs)
+
+
+def test_logs_that_nobody_changed_are_as_they_were_left_after_a_crash_too(tmp_path: Path) -> None:
+    stopped(tmp_path, written(3))
+    stored = Stored(tmp_path)
+    stored.with_records(2, OTHER_NAME)
+    assert is_clean(Stored(tmp_path))
+
+
+def test_one_that_is_not_changed_until_the_next_stop_is_left_as_before(tmp_path: Path) -> None:
+    stopped(tmp_path, written(3))
+    before = left(tmp_path)
+    stored = Stored(tmp_path)
+    assert stored.logs.close() == []
+    assert left(tmp_path) == before
+    assert is_clean(Stored(tmp_path))
+
+
+def test_without_the_file_or_with_a_torn_one_logs_are_checked(tmp_path: Path) -> None:
+    stopped(tmp_path, written(3))
+    path = tmp_path / "clean-logs"
+    path.write_bytes(path.read_bytes()[:-5])
+    assert not is_clean(Stored(tmp_path))
+    path.unlink()
+    stored = Stored(tmp_path)
+    assert not is_clean(stored)
+    assert end_of(stored) == 3
+
+
+def test_what_an_earlier_release_left_is_found_again(tmp_path: Path) -> None:
+    """A marker in the directory of each log."""
+    stored = Stored(tmp_path)
+    stored.with_records(3)
+    log = log_in(stored)
+    log.close(clean=True)
+    again = Stored(tmp_path)
+    assert is_clean(again)
+    grow(log_in(again))
+    assert again.logs.close() == []
+    assert not list(tmp_path.glob("replicas/*/clean-shutdown"))
+    assert is_clean(Stored(tmp_path))
