@@ -28,6 +28,10 @@ from tidelog_broker.replication.transport import (
 
 # Two for each follower; beyond that the one that has not asked for longest goes.
 MAX_SESSIONS = 2_000
+# Where more than so many would be counted anew with each request, as after the restart of a
+# broker that holds thousands, they are so often.
+MANY_RECOUNTED = 256
+RECOUNT_INTERVAL_MS = 250
 
 
 class Watches(Protocol):
@@ -81,6 +85,7 @@ class FetchSession:
         self.partitions: dict[ReplicaKey, Told] = {}
         self.news: dict[ReplicaKey, None] = {}
         self.recount: dict[ReplicaKey, None] = {}
+        self._recounted_ms = now_ms - RECOUNT_INTERVAL_MS
         self.wake: Callable[[], None] = _nobody_waits
         self._watches = watches
 
@@ -115,9 +120,13 @@ class FetchSession:
             if told is not None:
                 told.partition.session_left(self.follower, self.time)
 
-    def to_recount(self, named: set[ReplicaKey]) -> list[ReplicaFetchEntry]:
+    def to_recount(self, named: set[ReplicaKey], now_ms: int) -> list[ReplicaFetchEntry]:
         """What this request leaves out, and has to be counted as though it were told."""
-        keys = dict.fromkeys((*self.recount, *self.news))
+        keys = dict(self.news)
+        is_time = now_ms - self._recounted_ms >= RECOUNT_INTERVAL_MS
+        if is_time or len(self.recount) <= MANY_RECOUNTED:
+            self._recounted_ms = now_ms
+            keys = {**self.recount, **keys}
         return [self.partitions[key].entry for key in keys if key not in named]
 
     def record(self, entry: ReplicaFetchEntry, partition: Partition) -> None:

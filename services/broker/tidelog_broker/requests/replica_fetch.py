@@ -119,7 +119,7 @@ class ReplicaFetch:
             session.drop(replica)
         now_ms = session.time.last_request_ms = self._clock.monotonic_ms()
         urgent = []
-        for entry in [*session.to_recount(named), *request.entries]:
+        for entry in [*session.to_recount(named, now_ms), *request.entries]:
             result = self._note(session, entry, now_ms)
             if result is not None:
                 session.drop(entry.replica)

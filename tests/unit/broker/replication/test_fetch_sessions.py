@@ -7,7 +7,12 @@ from tidelog_broker.partition.listener import ReplicaWatch
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replication import fetch_sessions
-from tidelog_broker.replication.fetch_sessions import FetchSession, FetchSessions
+from tidelog_broker.replication.fetch_sessions import (
+    MANY_RECOUNTED,
+    RECOUNT_INTERVAL_MS,
+    FetchSession,
+    FetchSessions,
+)
 from tidelog_broker.replication.transport import ReplicaFetchEntry, ReplicaFetchRequest
 from unit.broker.fake_log import NAME, TOPIC_ID, FakeLog, leader
 
@@ -179,3 +184,22 @@ def test_the_end_of_a_session_wakes_the_request_that_it_serves() -> None:
     session.wake = lambda: woken.append(True)
     session.end()
     assert woken == [True]
+
+
+def test_of_very_many_that_may_join_each_is_counted_anew_now_and_then() -> None:
+    """As after the restart of a broker that holds thousands, which asks again and again."""
+    session = Leader().open()
+    partition = leader()
+    assert not partition.is_in_sync(9)
+    session.follower = 9
+    for number in range(MANY_RECOUNTED + 1):
+        key = ReplicaKey(TOPIC_ID, number)
+        session.record(ReplicaFetchEntry(key, FetchPosition(1, 5, 0, -1, 0, 0), 100), partition)
+    session.news.clear()
+    counted = [
+        len(session.to_recount(set(), now_ms))
+        for now_ms in (1, 2, RECOUNT_INTERVAL_MS, RECOUNT_INTERVAL_MS + 1)
+    ]
+    assert counted == [MANY_RECOUNTED + 1, 0, 0, MANY_RECOUNTED + 1]
+    session.recount.popitem()
+    assert len(session.to_recount(set(), RECOUNT_INTERVAL_MS + 2)) == MANY_RECOUNTED
