@@ -189,7 +189,7 @@ def test_the_end_of_a_session_wakes_the_request_that_it_serves() -> None:
 def test_of_very_many_that_may_join_each_is_counted_anew_now_and_then() -> None:
     """As after the restart of a broker that holds thousands, which asks again and again."""
     session = Leader().open()
-    partition = leader()
+    partition = leader(FakeLog())
     assert not partition.is_in_sync(9)
     session.follower = 9
     for number in range(MANY_RECOUNTED + 1):
