@@ -146,8 +146,8 @@ class OsFile:
 
 
 class OsDisk:
-    """A start opens, and asks for, several files of each of ten thousand logs: a `Path` takes longer
-    to make than the kernel to answer."""
+    """A start asks for several files of each of ten thousand logs: a `Path` takes longer to make
+    than the kernel to answer."""
 
     def open(self, path: PurePath, *, create: bool = False) -> OsFile:
         return OsFile(path, create)
