@@ -31,3 +31,8 @@ def imports_done() -> None:
     # pause for nothing.
     gc.set_threshold(*GC_THRESHOLDS)
     gc.enable()
+
+
+def process_ends() -> None:
+    """What is left goes with the process: the collector would look at all of it twice more."""
+    gc.freeze()

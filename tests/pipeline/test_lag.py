@@ -134,6 +134,10 @@ def test_samples_become_tables_by_minute_hour_and_day(
                 ).encode()
             )
             times.append(at_ms)
+        # A query falls behind by a record a minute; its lag has no time.
+        behind = {"kind": "query", "who": "copy", "topic": "sea", "partition": 0}
+        values.append(json.dumps({"at_ms": at_ms, **behind, "lag_records": minute}).encode())
+        times.append(at_ms)
     with SyncProducer(cluster.bootstrap) as producer:
         producer.send_many(topic, [*values, b"no sample"], timestamps_ms=[*times, times[-1]])
     tables = tmp_path / "tables"
@@ -142,20 +146,27 @@ def test_samples_become_tables_by_minute_hour_and_day(
         assert job.main(["rollup", "--bootstrap", cluster.bootstrap, *flags]) == 0
     said = capsys.readouterr().out
     assert "240 of replica" in said
+    assert "120 of query" in said
     assert "1 records of the topic are no samples" in said
     assert f"{day.date()} 1. broker 2: 99 % within 118 ms, at most 119 ms and 238 records" in said
     partitions = spark.read.parquet(str(tables / "partitions"))
     assert {
         row["level"]: row["count"] for row in partitions.groupBy("level").count().collect()
     } == {
-        "minute": 240,
-        "hour": 4,
-        "day": 2,
+        "minute": 360,
+        "hour": 6,
+        "day": 3,
     }
     hours = partitions.where("level = 'hour' and who = '2'").orderBy("at").collect()
     second = hours[1]
     assert (second.samples, second.lag_ms_p50, second.lag_records_max) == (60, 89.5, 238)
     assert second.in_sync_share == 0.5
+    of_query = partitions.where("level = 'hour' and kind = 'query'").orderBy("at").collect()
+    assert [(row.who, row.samples, row.lag_records_max) for row in of_query] == [
+        ("copy", 60, 59),
+        ("copy", 60, 119),
+    ]
+    assert (of_query[1].lag_records_p50, of_query[1].lag_ms_max) == (89.5, None)
     followers = spark.read.parquet(str(tables / "followers")).where("level = 'day'")
     assert [(row["rank"], row.who) for row in followers.orderBy("rank").collect()] == [
         (1, "2"),

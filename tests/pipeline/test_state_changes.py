@@ -6,8 +6,10 @@ from __future__ import annotations
 import datetime
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
 import pytest
@@ -146,6 +148,40 @@ def test_changes_and_stages_are_those_that_trace_shows(
     assert {row["change_id"]: row["took_ms"] for row in changes} == {
         life.change_id: life.took_ms for life in lives
     }
+
+
+def test_durations_are_those_of_the_changes_by_kind_and_cause(
+    spark: SparkSession, output: Path
+) -> None:
+    by_kind: dict[tuple[str, str | None], list[Row]] = {}
+    for row in spark.read.parquet(str(output / "changes")).collect():
+        by_kind.setdefault((row["kind"], row["cause"]), []).append(row)
+    durations = spark.read.parquet(str(output / "durations")).collect()
+    assert {(row["kind"], row["cause"]) for row in durations} == by_kind.keys()
+    assert ("election", "broker_crashed") in by_kind
+    for row in durations:
+        changes = by_kind[row["kind"], row["cause"]]
+        took = sorted(one["took_ms"] for one in changes if one["took_ms"] is not None)
+        assert row["changes"] == len(changes)
+        assert row["failed"] == sum(one["is_failed"] for one in changes)
+        assert row["unfinished"] == sum(one["is_unfinished"] for one in changes)
+        assert row["max_ms"] == (took[-1] if took else None)
+        assert row["p50_ms"] == (pytest.approx(median(took)) if took else None)
+
+
+def test_elections_are_counted_by_cause(spark: SparkSession, output: Path) -> None:
+    elections = spark.read.parquet(str(output / "elections")).collect()
+    counted = Counter((row["kind"], row["cause"]) for row in elections)
+    partitions = {
+        key: {(e["topic"], e["partition"]) for e in elections if (e["kind"], e["cause"]) == key}
+        for key in counted
+    }
+    by_cause = spark.read.parquet(str(output / "elections_by_cause")).collect()
+    assert {(row["kind"], row["cause"]): row["elections"] for row in by_cause} == counted
+    assert {(row["kind"], row["cause"]): row["partitions"] for row in by_cause} == {
+        key: len(found) for key, found in partitions.items()
+    }
+    assert counted["election", "broker_crashed"] >= 1
 
 
 def test_the_page_tells_of_the_incident_and_loads_nothing(incident: Incident, output: Path) -> None:

@@ -53,23 +53,30 @@ def test_columns_are_those_that_are_asked_for(spark: SparkSession, cluster: Runn
 def test_filters_give_the_same_whether_they_are_pushed_or_not(
     spark: SparkSession, cluster: Running, pushed: str
 ) -> None:
-    topic = cluster.new_topic(partitions=3)
+    topic = cluster.new_topic(partitions=5)
     with SyncProducer(cluster.bootstrap) as producer:
         for partition in range(3):
             times = [1_700_000_000_000 + 1000 * n for n in range(20)]
             producer.send_many(topic, [b"x"] * 20, partition=partition, timestamps_ms=times)
+        # Of these no offset is wanted, and no time.
+        too_few, too_old = [1_700_000_015_000] * 4, [1_600_000_000_000] * 20
+        producer.send_many(topic, [b"x"] * 4, partition=3, timestamps_ms=too_few)
+        producer.send_many(topic, [b"x"] * 20, partition=4, timestamps_ms=too_old)
     since = datetime.fromtimestamp(1_700_000_012, UTC)
     spark.conf.set(PUSHDOWN, pushed)
     try:
         narrowed = cluster.read(spark, topic).where(
-            (F.col("partition") != 1) & (F.col("offset") < 15) & (F.col("timestamp") >= since)
+            (F.col("partition") != 1)
+            & (F.col("offset") >= 5)
+            & (F.col("offset") < 15)
+            & (F.col("timestamp") >= since)
         )
         found = sorted((row.partition, row.offset) for row in narrowed.collect())
         tasks = narrowed.rdd.getNumPartitions()
     finally:
         spark.conf.set(PUSHDOWN, "true")
     assert found == [(p, o) for p in (0, 2) for o in (12, 13, 14)]
-    assert tasks == (2 if pushed == "true" else 3)
+    assert tasks == (2 if pushed == "true" else 5)
 
 
 def test_a_range_is_read_by_offsets_and_times_in_as_many_tasks_as_are_wanted(

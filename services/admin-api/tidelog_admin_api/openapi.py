@@ -25,7 +25,8 @@ Runs a Tidelog cluster: topics, brokers, moves of partitions, leaders, recovery,
 - Changes take `dry_run=true`: all is checked, and the answer is the exact plan.
 - What takes long is an operation: 202, with its address in `Location`. An `operation_id` of your
   own makes a repeated request the same operation.
-- Single things have an `ETag`; `If-Match` makes a change rest on what was read.
+- Topics, operations and the throttle have an `ETag`; `If-Match` makes a change of them rest on what
+  was read.
 - Lists are paged: pass `next_page_token` as `page_token`.
 - `X-Tidelog-Requested-By` says who asks (at most 200 printable characters of ASCII), and
   `traceparent` (W3C) which trace it belongs to; both are kept with every event of what the request

@@ -327,4 +327,6 @@ def main() -> int:
 
 if __name__ == "__main__":
     quick_start.imports_done()
-    sys.exit(main())
+    status = main()
+    quick_start.process_ends()
+    sys.exit(status)

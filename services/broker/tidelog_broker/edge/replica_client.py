@@ -21,6 +21,9 @@ from tidelog_broker.replication.transport import (
 )
 from tidelog_runtime.cancellation import is_being_cancelled
 
+# Who has begun another life elsewhere meanwhile is looked for there then.
+REACH_TIMEOUT_S = 1.0
+
 _Stream: TypeAlias = "grpc.aio.StreamStreamCall[pb.ReplicaFetchRequest, pb.ReplicaFetchResponse]"
 
 
@@ -80,7 +83,13 @@ class _Peer:
             return
         stream = self._stub.ReplicaFetch()
         try:
-            await stream.wait_for_connection()
+            async with asyncio.timeout(REACH_TIMEOUT_S):
+                await stream.wait_for_connection()
+        except TimeoutError as error:
+            stream.cancel()
+            raise PeerUnreachableError(
+                f"{self._address}: no connection within {REACH_TIMEOUT_S:g} s"
+            ) from error
         except grpc.aio.AioRpcError as error:
             raise PeerUnreachableError(f"{self._address}: {error.details()}") from error
         except asyncio.CancelledError as error:

@@ -67,7 +67,7 @@ class TopicMetadata:
     def _renew(self, made: _Made, live: LiveTopic, states: Mapping[int, VersionedState]) -> bool:
         """Brings what was made up to date; False: it has to be made anew, for it is of another
         topic, or of other partitions."""
-        if made.of is not live or made.keys != len(states):
+        if made.of is not live or not made.keys == len(made.known) == len(states):
             return False
         for place, (number, known) in enumerate(made.known):
             now = states.get(number)

@@ -10,7 +10,9 @@ since the data that it is about was.
 A broker's logs leave one file for all of them, for to make files is what a stop of ten thousand
 would take its time with. Nobody removes it: what it says of a log is believed where the same
 segments are there, and end with the very same batch, whose checksums cover its offset, leader
-epoch and time. A log that was cut and grew again, or was removed and made anew, ends with another.
+epoch and time, so that a log which was cut and grew again by another leader ends with another; and
+where it is known to have been synced up to there (its recovery point, which a cut lowers), since
+what was copied anew from the same leader is the same, and may yet be on no disk.
 """
 
 from __future__ import annotations
@@ -19,6 +21,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
+import structlog
+
+from tidelog.model import NO_OFFSET
 from tidelog_broker.log.checked_file import DamagedFileError, read_checked, write_checked
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.indexes import SegmentSummary
@@ -26,6 +31,8 @@ from tidelog_broker.log.indexes import SegmentSummary
 MARKER_NAME = "clean-shutdown"
 _KIND = "clean-shutdown"
 _ALL_KIND = "clean-logs"
+
+_log = structlog.get_logger()
 
 
 class MarkedSegment(NamedTuple):
@@ -66,6 +73,10 @@ class CleanLog(NamedTuple):
     last: LastBatch | None
     producers: Any = None
 
+    @property
+    def end_offset(self) -> int:
+        return self.segments[-1].summary.next_offset if self.segments else NO_OFFSET
+
 
 def write_all(disk: Disk, path: PurePath, logs: Mapping[tuple[str, int], CleanLog]) -> None:
     """Raises OSError."""
@@ -83,16 +94,17 @@ def write_all(disk: Disk, path: PurePath, logs: Mapping[tuple[str, int], CleanLo
 
 
 def read_all(disk: Disk, path: PurePath) -> dict[tuple[str, int], CleanLog]:
-    """Nothing where it is not there, or was not written whole. Raises OSError."""
+    """Nothing where it is not there, or cannot be used: then logs are read."""
     try:
         value = read_checked(disk, path, _ALL_KIND)
-    except DamagedFileError:
+        return {
+            (topic_id, partition): CleanLog(
+                tuple(MarkedSegment(base, SegmentSummary(*rest)) for base, *rest in segments),
+                None if last is None else LastBatch(*last),
+                producers,
+            )
+            for topic_id, partition, segments, last, producers in value or ()
+        }
+    except (DamagedFileError, OSError, TypeError, ValueError) as error:
+        _log.warning("clean_logs_not_used", why=f"{type(error).__name__}: {error}")
         return {}
-    return {
-        (topic_id, partition): CleanLog(
-            tuple(MarkedSegment(base, SegmentSummary(*rest)) for base, *rest in segments),
-            None if last is None else LastBatch(*last),
-            producers,
-        )
-        for topic_id, partition, segments, last, producers in value or ()
-    }

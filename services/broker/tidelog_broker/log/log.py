@@ -69,7 +69,7 @@ class Log:
         self._has_marker = content.has_marker
         self._marked_clean = content.clean and content.left is None
         # As a clean stop left it, and it still is.
-        self._left = content.left
+        self._left = content.left._replace(producers=None) if content.left else None
         self._closed = False
         self.directory = directory
         self.failed: LogFailedError | None = None
@@ -475,7 +475,7 @@ class Log:
         finally:
             self._close_files()
 
-    def end(self) -> CleanLog | None:
+    def end(self, room_for_producers: int) -> CleanLog | None:
         """Closes it as a clean stop does, without a marker of its own: how it is left is for the
         broker to keep, and for the next `open`. None: it has failed, or is closed already."""
         if self._closed:
@@ -484,9 +484,9 @@ class Log:
             if self.failed is not None:
                 return None
             self.flush()
-            if self._left is None:
-                self._left = self._as_it_is()
-            return self._left if all(t.done for t in self._progress.unfinished) else None
+            left = self._left or self._as_it_is()
+            left = left._replace(producers=self.producers.value_at_end(room_for_producers))
+            return left if all(ticket.done for ticket in self._progress.unfinished) else None
         except OSError as error:
             raise LogStorageError.of(error, self.directory, "close the log in") from error
         finally:
@@ -498,8 +498,7 @@ class Log:
             active.write_indexes()
         segments = tuple(MarkedSegment(s.base_offset, s.summary) for s in self._segments)
         filled = next((s for s in reversed(list(self._segments)) if s.size), None)
-        last = None if filled is None else filled.last_batch()
-        return CleanLog(segments, last, self.producers.value_at_end())
+        return CleanLog(segments, None if filled is None else filled.last_batch())
 
     def delete(self) -> None:
         """Removes the whole directory."""

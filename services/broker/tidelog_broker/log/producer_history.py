@@ -33,8 +33,10 @@ SNAPSHOT_INTERVAL_BYTES = 16 << 20
 # One takes some 200 bytes for each producer, so that many producers make them rarer: they
 # come to no more than about a hundredth of what is appended.
 SNAPSHOT_INTERVAL_BYTES_PER_PRODUCER = 20 << 10
-# At a clean stop those of all logs go into one file; beyond so many a log keeps its own.
+# A clean stop keeps the producers of many logs together. With more of them, or so far behind its
+# newest snapshot, a log writes one of its own.
 MAX_KEPT_TOGETHER = 1_000
+MAX_BYTES_WITHOUT_SNAPSHOT = 1 << 20
 _KIND = "producer-states"
 
 _log = structlog.get_logger()
@@ -51,6 +53,8 @@ class HeaderSource(Protocol):
 
     def headers(self, start: int, end: int) -> Iterator[BatchHeader]:
         """Of all batches between two offsets. Raises `LogCorruptError` and `OSError`."""
+
+    def bytes_from(self, offset: int) -> int: ...
 
 
 def snapshot_name(offset: int, suffix: str = SNAPSHOT_SUFFIX) -> str:
@@ -95,7 +99,8 @@ class ProducerHistory:
             value = self._read(start)
             # Nothing else would tell who wrote below.
             self.lacking = value is None or value["lacking"]
-        known = at_end is not None and not (self.lacking or self.lost)
+        # A snapshot that is there is newer, or says the same.
+        known = at_end is not None and not (self.lacking or self.lost or end in self._offsets)
         self.states = ProducerStates.of_value(at_end) if known else self._states_at(end)
 
     def appended(self, batches: Sequence[Batch], size: int) -> None:
@@ -160,15 +165,16 @@ class ProducerHistory:
         """For a clean stop: the next start reads no batch."""
         self._keep_end()
 
-    def value_at_end(self) -> Any:
-        """Those who wrote up to the log's end, for `load`; None where that is not known, or they
-        are so many that they have a file of their own."""
+    def value_at_end(self, room: int) -> Any:
+        """Those who wrote up to the log's end, for `load`; None where that is not known, or there
+        are more than there is `room` for: those have a snapshot."""
         if self.lacking or self.lost:
             return None
-        if len(self.states) > MAX_KEPT_TOGETHER:
+        newest = self._offsets[-1] if self._offsets else self._log.log_start_offset
+        too_many = len(self.states) > min(room, MAX_KEPT_TOGETHER)
+        if too_many or self._log.bytes_from(newest) > MAX_BYTES_WITHOUT_SNAPSHOT:
             self._keep_end()
-            return None
-        return self.states.to_value()
+        return None if too_many else self.states.to_value()
 
     def take_crowded_out(self) -> CrowdedOut:
         """By what was appended since the last call."""

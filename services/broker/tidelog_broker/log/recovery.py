@@ -94,7 +94,8 @@ def load_content(
     creates nothing. `Log.open` says what `writes_kept`, `check_all` and `left` are."""
     start, bases, gap, has_marker = _settle_start(disk, directory, before_loss)
     epochs = _read_epochs(epoch_file) if bases else LeaderEpochs()
-    if check_all or left is None or not _is_as_left(disk, directory, left, bases):
+    synced = left is not None and left.end_offset == recovery_point
+    if check_all or left is None or not synced or not _is_as_left(disk, directory, left, bases):
         left = None
     marked = list(left.segments) if left is not None else None
     if marked is None and has_marker and not check_all:

@@ -224,15 +224,15 @@ class ReplicaFetcher:
                 # The next fetch shall tell what is on the disk when these are done.
                 await self._changed.wait()
                 continue
+            if self._failures and not await self._reaches():
+                await self._wait_for_change(self._retry_delay())
+                continue
             # One reading for both questions: a partition that is still held back by the
             # first and no longer by the second would be waited for without end.
             now = asyncio.get_running_loop().time()
             target = self._context.address_of(self._leader)
             if target is not None:
                 self._bind(Lives(self._context.broker_epoch, target[1]))
-                if self._failures and not await self._reaches(*target):
-                    await self._wait_for_change(self._retry_delay())
-                    continue
             positions = self._positions(now)
             release = self._next_release(now)
             if target is None or not self._session.has_partitions(positions):
@@ -268,14 +268,16 @@ class ReplicaFetcher:
             now = asyncio.get_running_loop().time()
             self.unanswered = Unanswered(broker_epoch, now)
 
-    async def _reaches(self, address: str, broker_epoch: int) -> bool:
+    async def _reaches(self) -> bool:
         """After a failure everything is told anew, perhaps of thousands, which is not made for a
         leader to whom it cannot be sent."""
-        if self.is_idle:
+        target = self._context.address_of(self._leader)
+        if target is None or self.is_idle:
             return True
-        self._asks(broker_epoch)
+        self._bind(Lives(self._context.broker_epoch, target[1]))
+        self._asks(target[1])
         try:
-            await self._peers.reach(address)
+            await self._peers.reach(target[0])
         except PeerUnreachableError as error:
             self._unreached(str(error))
             return False

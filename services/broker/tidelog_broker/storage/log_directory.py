@@ -35,6 +35,9 @@ from tidelog_runtime.topic_config import TopicConfig
 _REPLICA_NAME = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)\.(?P<topic_id>[A-Za-z0-9_-]{22})")
 _STRAY_NAME = re.compile(_REPLICA_NAME.pattern + r"@(?P<since_ms>\d+)(\.\d+)?")
 
+# Of all logs together a clean stop keeps so many producers in one file: some 30 MB.
+MAX_PRODUCERS_TOGETHER = 100_000
+
 _log = structlog.get_logger()
 
 
@@ -461,6 +464,7 @@ class LogDirectory:
         stopped. Returns what could not be: the data on disk cannot be relied on then."""
         unclean = []
         left: dict[tuple[str, int], CleanLog] = {}
+        room = MAX_PRODUCERS_TOGETHER
         for key, (name, _, log) in self._logs.items():
             if log is None or key in self._out:
                 if log is not None:
@@ -470,12 +474,13 @@ class LogDirectory:
                     unclean.append(f"{name}: {self._out[key].reason}")
                 continue
             try:
-                ended = log.end()
+                ended = log.end(room)
             except LogError as error:
                 unclean.append(f"{name}: {error}")
             else:
                 if ended is not None:
                     left[key] = ended
+                    room -= len(ended.producers["producers"]) if ended.producers else 0
                 if log.failed is not None:
                     unclean.append(f"{name}: {log.failed}")
         self._logs.clear()

@@ -5,16 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.model import Batch
+from tidelog.model import Batch, TopicPartition
 from tidelog_broker.log import producer_history
+from tidelog_broker.log.checked_file import write_checked
 from tidelog_broker.log.clean_shutdown import CleanLog, read_all
 from tidelog_broker.log.disk import OsDisk
 from tidelog_broker.log.log import Log
+from tidelog_broker.partition.producer_state import ProducerStates
+from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.storage import log_directory
 from tidelog_runtime.topic_config import TopicConfig
 from unit.broker.broker_parts import KEY
-from unit.broker.fake_log import NAME
+from unit.broker.fake_log import NAME, TOPIC_ID
 from unit.broker.log.builders import Producer, batch_at
-from unit.broker.stored_logs import CONFIG, OTHER_NAME, Stored, end_of
+from unit.broker.stored_logs import CONFIG, OTHER_NAME, Stored, checkpoint, end_of
 
 WRITER = 7
 
@@ -24,6 +28,14 @@ def stopped(path: Path, batches: list[Batch], config: TopicConfig = CONFIG) -> N
     log = stored.logs.open_replica(NAME, KEY, config)
     for batch in batches:
         log.append([batch])
+    stop(stored)
+
+
+def stop(stored: Stored) -> None:
+    """As a broker does: what it has synced is written down before."""
+    for log in stored.logs.logs():
+        log.flush()
+    checkpoint(stored.logs, dict.fromkeys(stored.logs.keys(), 0))
     assert stored.logs.close() == []
 
 
@@ -86,6 +98,14 @@ def regrow(log: Log) -> None:
         log.append([batch])
 
 
+def copy_again(log: Log) -> None:
+    """From the same leader, so that it is the same, and on no disk yet."""
+    end = log.log_end_offset
+    log.truncate_to(1)
+    for batch in written(end - 1, first=1):
+        log.append([batch])
+
+
 def begin_anew(log: Log) -> None:
     end = log.log_end_offset
     log.reset_to(0)
@@ -93,7 +113,7 @@ def begin_anew(log: Log) -> None:
         log.append([batch])
 
 
-@pytest.mark.parametrize("change", [grow, regrow, begin_anew])
+@pytest.mark.parametrize("change", [grow, regrow, copy_again, begin_anew])
 @pytest.mark.parametrize("rolls", [False, True])
 def test_a_log_that_has_changed_since_is_not_taken_for_what_was_left(
     tmp_path: Path, change: Callable[[Log], None], rolls: bool
@@ -122,7 +142,7 @@ def test_one_that_is_not_changed_until_the_next_stop_is_left_as_before(tmp_path:
     stopped(tmp_path, written(3))
     before = left(tmp_path)
     stored = Stored(tmp_path)
-    assert stored.logs.close() == []
+    stop(stored)
     assert left(tmp_path) == before
     assert is_clean(Stored(tmp_path))
 
@@ -147,6 +167,57 @@ def test_what_an_earlier_release_left_is_found_again(tmp_path: Path) -> None:
     again = Stored(tmp_path)
     assert is_clean(again)
     grow(log_in(again))
-    assert again.logs.close() == []
+    stop(again)
     assert not list(tmp_path.glob("replicas/*/clean-shutdown"))
     assert is_clean(Stored(tmp_path))
+
+
+def test_a_log_that_ends_where_it_was_left_and_had_been_synced_beyond_is_checked(
+    tmp_path: Path,
+) -> None:
+    """What lies behind has been lost since, however sound the rest looks."""
+    stopped(tmp_path, written(3))
+    (segment,) = tmp_path.glob("replicas/*/*.log")
+    content = segment.read_bytes()
+    stored = Stored(tmp_path)
+    grow(log_in(stored))
+    log_in(stored).flush()
+    checkpoint(stored.logs, {KEY: 3})
+    segment.write_bytes(content)
+    assert [damaged.key for damaged in Stored(tmp_path).damage] == [KEY]
+
+
+def test_a_newer_snapshot_of_producers_counts_more_than_what_was_left(tmp_path: Path) -> None:
+    stopped(tmp_path, written(3))
+    stored = Stored(tmp_path)
+    history = log_in(stored).producers
+    other = ProducerStates()
+    other.note(batch_at(2, producer=Producer(8, 0, 0)).header)
+    history._write(3, other)
+    states = log_in(Stored(tmp_path)).producers.states
+    assert (states.entry(WRITER), states.entry(8) is None) == (None, False)
+
+
+def test_of_very_many_producers_some_logs_keep_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_directory, "MAX_PRODUCERS_TOGETHER", 1)
+    stored = Stored(tmp_path)
+    for number in range(3):
+        name = TopicPartition(NAME.topic, number)
+        log = stored.logs.open_replica(name, ReplicaKey(TOPIC_ID, number), CONFIG)
+        log.append(written(1))
+    stop(stored)
+    kept = read_all(OsDisk(), tmp_path / "clean-logs")
+    assert sum(log.producers is not None for log in kept.values()) == 1
+    again = Stored(tmp_path)
+    entries = [log.producers.states.entry(WRITER) for log in again.logs.logs()]
+    assert len(entries) == 3
+    assert None not in entries
+
+
+def test_a_file_of_another_shape_is_none(tmp_path: Path) -> None:
+    stopped(tmp_path, written(3))
+    write_checked(OsDisk(), tmp_path / "clean-logs", "clean-logs", [["a", 1]], sync=False)
+    stored = Stored(tmp_path)
+    assert (stored.damage, end_of(stored), is_clean(stored)) == ([], 3, False)
