@@ -87,8 +87,8 @@ def machine() -> dict[str, object]:
 
 
 def _loop_ns() -> float:
-    """What a round of a loop costs: interpreters that are built without optimizations take half as
-    long again, and all that services do follows from it."""
+    """What a round of a loop costs: interpreters that are built without optimizations take longer,
+    and all that services do follows from it."""
 
     def once() -> int:
         began, total = time.perf_counter_ns(), 0

@@ -27,8 +27,7 @@ REQUEST_TIMEOUT_MS = 2_000
 # While leaders are looked for, metadata is asked for this often.
 MIN_POLL_MS = 20
 MAX_POLL_MS = 100
-# And less often where the answer is long: that about ten thousand partitions, which costs each end
-# 20 ms, every 200 ms.
+# And less often where the answer is long: that about ten thousand partitions, every 200 ms.
 PARTITIONS_PER_POLL_MS = 50
 # Without any broker that answers, a first question is given up after this long.
 UNREACHABLE_TIMEOUT_MS = 10_000

@@ -66,10 +66,8 @@ def changes(events: Iterable[Any]) -> list[Changed]:
 
 
 def _changed(message: Any, is_put: bool) -> Changed:
-    key, revision = message.key.decode(), message.mod_revision
-    if not is_put:
-        return Changed(key, None, revision)
-    return Changed(key, KeyValue(key, message.value, message.create_revision, revision), revision)
+    item = key_value(message)
+    return Changed(item.key, item if is_put else None, item.mod_revision)
 
 
 def transaction_request(transaction: Transaction) -> Any:

@@ -135,48 +135,20 @@ class LeaderAndIsr:
     def with_isr(self, isr: Iterable[Member]) -> LeaderAndIsr:
         """The same with another ISR, and the eligible set that follows from it: whoever
         leaves an ISR that falls below min ISR keeps every committed record, because
-        from then on nothing is committed (KIP-966; interleaving 3 of ARCHITECTURE.md).
-
-        `dataclasses.replace` takes three times as long as a call, here and in what follows, and
-        each of ten thousand elections comes by."""
+        from then on nothing is committed (KIP-966; interleaving 3 of ARCHITECTURE.md)."""
         members = tuple(sorted(isr))
         eligible: tuple[Member, ...] = ()
         if len(members) < self.min_isr:
             present = {member.broker_id for member in members}
             former = {m.broker_id: m for m in (*self.eligible, *self.isr)}
             eligible = tuple(sorted(m for m in former.values() if m.broker_id not in present))
-        return LeaderAndIsr(
-            self.topic_id,
-            self.replicas,
-            self.controller_epoch,
-            self.leader,
-            self.leader_epoch,
-            members,
-            eligible,
-            self.min_isr,
-            self.unclean_leader_epoch,
-            self.moving,
-            self.unclean_lost_records,
-            self.change,
-        )
+        return self._with(self.leader, self.leader_epoch, self.controller_epoch, members, eligible)
 
     def led_by(self, leader: int, isr: Iterable[Member], controller_epoch: int) -> LeaderAndIsr:
         """The same with this ISR, in a new epoch of this leader."""
         after = self.with_isr(isr)
-        return LeaderAndIsr(
-            after.topic_id,
-            after.replicas,
-            controller_epoch,
-            leader,
-            after.leader_epoch + 1,
-            after.isr,
-            after.eligible,
-            after.min_isr,
-            after.unclean_leader_epoch,
-            after.moving,
-            after.unclean_lost_records,
-            after.change,
-        )
+        leader_epoch = after.leader_epoch + 1
+        return after._with(leader, leader_epoch, controller_epoch, after.isr, after.eligible)
 
     def with_min_isr(self, min_isr: int) -> LeaderAndIsr:
         """The same under another min ISR, and with nobody eligible: whoever left held every
@@ -186,20 +158,7 @@ class LeaderAndIsr:
 
     def with_change(self, change: Change) -> LeaderAndIsr:
         """The same, as decided by this change."""
-        return LeaderAndIsr(
-            self.topic_id,
-            self.replicas,
-            self.controller_epoch,
-            self.leader,
-            self.leader_epoch,
-            self.isr,
-            self.eligible,
-            self.min_isr,
-            self.unclean_leader_epoch,
-            self.moving,
-            self.unclean_lost_records,
-            change,
-        )
+        return LeaderAndIsr(*self.fields[:-1], change)
 
     def resigned(self, broker_id: int) -> LeaderAndIsr:
         """The same after a replica has found that it lost data (interleaving 9 of
@@ -220,6 +179,31 @@ class LeaderAndIsr:
             return replace(self, isr=marked(self.isr), eligible=marked(self.eligible))
         rest = self.with_isr(member for member in self.isr if member.broker_id != broker_id)
         return replace(rest, eligible=marked(rest.eligible), leader_epoch=self.leader_epoch + 1)
+
+    def _with(
+        self,
+        leader: int,
+        leader_epoch: int,
+        controller_epoch: int,
+        isr: tuple[Member, ...],
+        eligible: tuple[Member, ...],
+    ) -> LeaderAndIsr:
+        """`dataclasses.replace` takes three times as long, and each of ten thousand elections
+        comes by."""
+        return LeaderAndIsr(
+            self.topic_id,
+            self.replicas,
+            controller_epoch,
+            leader,
+            leader_epoch,
+            isr,
+            eligible,
+            self.min_isr,
+            self.unclean_leader_epoch,
+            self.moving,
+            self.unclean_lost_records,
+            self.change,
+        )
 
 
 @dataclass(frozen=True, slots=True)

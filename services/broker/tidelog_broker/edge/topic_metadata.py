@@ -19,7 +19,6 @@ class _Made:
     """What is answered of one topic, as of `known`, which is by the place in the answer."""
 
     of: LiveTopic
-    keys: int
     known: list[tuple[int, VersionedState]]
     answer: pb.TopicMetadata
 
@@ -62,12 +61,12 @@ class TopicMetadata:
             create_revision=live.create_revision,
             revision=live.revision,
         )
-        return _Made(live, len(states), known, answer)
+        return _Made(live, known, answer)
 
     def _renew(self, made: _Made, live: LiveTopic, states: Mapping[int, VersionedState]) -> bool:
         """Brings what was made up to date; False: it has to be made anew, for it is of another
         topic, or of other partitions."""
-        if made.of is not live or not made.keys == len(made.known) == len(states):
+        if made.of is not live or len(made.known) != len(states):
             return False
         for place, (number, known) in enumerate(made.known):
             now = states.get(number)

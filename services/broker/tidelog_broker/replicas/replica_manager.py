@@ -57,7 +57,7 @@ from tidelog_runtime.replica_control import (
 )
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
-# A turn of the loop holds so much: 1 takes 20 µs, and one whose log is created 200 to 300.
+# A turn of the loop holds so much; one whose log is created costs files and directories.
 COST_PER_TURN = 32
 CREATION_COST = 8
 
