@@ -9,12 +9,7 @@ from tidelog.log_format import FrameError, frame_bytes
 from tidelog.model import Batch, BatchHeader, EpochEnd
 from tidelog_broker.log.append_order import require_order
 from tidelog_broker.log.checked_file import write_checked
-from tidelog_broker.log.clean_shutdown import (
-    MARKER_NAME,
-    CleanLog,
-    MarkedSegment,
-    write_marker,
-)
+from tidelog_broker.log.clean_shutdown import CleanLog, KnownSegment
 from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.epoch_file import EpochFile
@@ -66,8 +61,6 @@ class Log:
         self._clock = clock
         self._epochs = content.epochs
         self._epoch_file = epoch_file
-        self._has_marker = content.has_marker
-        self._marked_clean = content.clean and content.left is None
         # As a clean stop left it, and it still is.
         self._left = content.left._replace(producers=None) if content.left else None
         self._closed = False
@@ -131,12 +124,9 @@ class Log:
         return log
 
     def _start(self, content: LogContent, recovery_point: int) -> None:
-        if content.clean:
+        if content.left is not None:
             self._write_epochs()
             return
-        if content.has_marker:
-            self._disk.remove(self.directory / MARKER_NAME)
-            self._has_marker = False
         self._progress.distrust(
             max(content.log_start_offset, min(recovery_point, content.log_end_offset))
         )
@@ -230,7 +220,7 @@ class Log:
         epochs_before = self._epochs.entries if self._brings_epoch(batches) else None
         active = self._segments.active
         try:
-            self._begin_change()
+            self._left = None
             added = sum(map(frame_bytes, batches))
             if is_roll_due(active.summary, added, self._config, self._clock.wall_ms()):
                 active = self._roll()
@@ -367,7 +357,7 @@ class Log:
         self._progress.flushed_offset = offset
 
     def _begin_cut(self) -> None:
-        self._begin_change()
+        self._left = None
         self._disk.sync_directory(self.directory)
         self._progress.cut_begins()
 
@@ -390,7 +380,7 @@ class Log:
             )
             if count == 0:
                 return 0
-            self._begin_change()
+            self._left = None
             start = self._segments.sealed[count - 1].next_offset
             self.producers.begin_deletion(start)
             self._write_log_start(start)
@@ -409,7 +399,7 @@ class Log:
         if is_roll_due(active, 0, self._config, now_ms) or (
             expired and active.next_offset <= up_to
         ):
-            self._begin_change()
+            self._left = None
             self._roll()
 
     # Syncing.
@@ -453,31 +443,10 @@ class Log:
 
     # The end.
 
-    def close(self, *, clean: bool) -> None:
-        """`clean` syncs all and leaves the marker with which the next start reads no data;
-        a log that has failed gets none, and none that is synced still, for that may fail."""
-        if self._closed:
-            return
-        try:
-            if clean and self.failed is None and not self._marked_clean:
-                self.flush()
-                if not self._segments.active.has_no_entries:
-                    # To make files is what a stop of ten thousand short logs would take its time
-                    # with.
-                    self._segments.active.write_indexes()
-                self.producers.close()
-                if not all(ticket.done for ticket in self._progress.unfinished):
-                    return
-                marked = [MarkedSegment(s.base_offset, s.summary) for s in self._segments]
-                write_marker(self._disk, self.directory, marked)
-        except OSError as error:
-            raise LogStorageError.of(error, self.directory, "close the log in") from error
-        finally:
-            self._close_files()
-
     def end(self, room_for_producers: int) -> CleanLog | None:
-        """Closes it as a clean stop does, without a marker of its own: how it is left is for the
-        broker to keep, and for the next `open`. None: it has failed, or is closed already."""
+        """Syncs and closes it. How it is left is for the broker to keep, and for the next `open`,
+        which reads no data then. None: it has failed, is closed already, or is synced still, for
+        that may fail."""
         if self._closed:
             return None
         try:
@@ -490,35 +459,29 @@ class Log:
         except OSError as error:
             raise LogStorageError.of(error, self.directory, "close the log in") from error
         finally:
-            self._close_files()
+            self.close()
 
     def _as_it_is(self) -> CleanLog:
         active = self._segments.active
         if not active.has_no_entries:
+            # To make files is what a stop of ten thousand short logs would take its time with.
             active.write_indexes()
-        segments = tuple(MarkedSegment(s.base_offset, s.summary) for s in self._segments)
+        segments = tuple(KnownSegment(s.base_offset, s.summary) for s in self._segments)
         filled = next((s for s in reversed(list(self._segments)) if s.size), None)
         return CleanLog(segments, None if filled is None else filled.last_batch())
 
     def delete(self) -> None:
         """Removes the whole directory."""
-        self._close_files()
+        self.close()
         try:
             self._disk.remove_tree(self.directory)
         except OSError as error:
             raise LogStorageError.of(error, self.directory, "delete the log in") from error
 
-    def _close_files(self) -> None:
+    def close(self) -> None:
+        """Syncs nothing."""
         self._closed = True
         self._segments.close()
-
-    def _begin_change(self) -> None:
-        """Before it: the log is not any more as a clean stop left it."""
-        self._left = None
-        self._marked_clean = False
-        if self._has_marker:
-            self._disk.remove(self.directory / MARKER_NAME)
-            self._has_marker = False
 
     def _check_usable(self) -> None:
         if self.failed is not None:

@@ -4,8 +4,8 @@ ARCHITECTURE.md).
 A snapshot `<offset>.producers` holds the states as all batches below the offset made them;
 those after it are read from the headers of the batches. There is one at the start of each
 segment and one for each SNAPSHOT_INTERVAL_BYTES of the active one, so that neither a start
-nor a cut reads more than that; a clean stop leaves one at the log's end. The one at the
-log's start is synced, and written twice (`<offset>.producers-copy`), because the batches
+nor a cut reads more than that; a clean stop leaves one at the log's end where it does not keep
+them with those of other logs. The one at the log's start is synced, and written twice (`<offset>.producers-copy`), because the batches
 that would tell the same are gone: it is what silent producers are known by.
 Each start looks at both and mends one by the other. A cut first removes, durably, what lies above
 it; hence every snapshot is one of the batches that are below it now.
@@ -160,10 +160,6 @@ class ProducerHistory:
         start = self._log.log_start_offset
         self._forget(offset for offset in self._offsets if offset < start)
         self.lost = False  # as far as it will ever be known
-
-    def close(self) -> None:
-        """For a clean stop: the next start reads no batch."""
-        self._keep_end()
 
     def value_at_end(self, room: int) -> Any:
         """Those who wrote up to the log's end, for `load`; None where that is not known, or there

@@ -11,14 +11,14 @@ opened in several threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import PurePath
 from typing import NamedTuple
 
 from tidelog.log_format import SEGMENT_SUFFIX, find_frame, frame_at, is_torn, walk_frames
 from tidelog_broker.log.checked_file import DamagedFileError, read_checked
-from tidelog_broker.log.clean_shutdown import MARKER_NAME, CleanLog, MarkedSegment, read_marker
+from tidelog_broker.log.clean_shutdown import CleanLog, KnownSegment
 from tidelog_broker.log.disk import TEMPORARY_SUFFIX, Disk, copy_bytes
 from tidelog_broker.log.epoch_file import EpochFile
 from tidelog_broker.log.indexes import SegmentIndexes, SegmentSummary, summarise
@@ -61,14 +61,12 @@ class RecoveryReport:
 
 @dataclass(slots=True)
 class LogContent:
-    """`recovery` is None after a clean stop, and for a log that is new. `has_marker`: a marker
-    lies in the directory. `left`: as which the log was found again that a clean stop had left."""
+    """`recovery` is None after a clean stop, and for a log that is new. `left`: as which the log
+    was found again that a clean stop had left."""
 
     log_start_offset: int
-    segments: list[MarkedSegment]
+    segments: list[KnownSegment]
     epochs: LeaderEpochs
-    clean: bool
-    has_marker: bool = False
     left: CleanLog | None = None
     recovery: RecoveryReport | None = None
     active_indexes: SegmentIndexes | None = None
@@ -92,20 +90,17 @@ def load_content(
 ) -> LogContent:
     """Raises `OSError`; damage is cut and reported. Leaves the directory in order, but
     creates nothing. `Log.open` says what `writes_kept`, `check_all` and `left` are."""
-    start, bases, gap, has_marker = _settle_start(disk, directory, before_loss)
+    start, bases, gap = _settle_start(disk, directory, before_loss)
     epochs = _read_epochs(epoch_file) if bases else LeaderEpochs()
-    synced = left is not None and left.end_offset == recovery_point
-    if check_all or left is None or not synced or not _is_as_left(disk, directory, left, bases):
-        left = None
-    marked = list(left.segments) if left is not None else None
-    if marked is None and has_marker and not check_all:
-        marked = read_marker(disk, directory)
-    if marked is not None and (left is not None or _fits(disk, directory, marked, bases)):
-        content = LogContent(
-            start, marked, epochs or LeaderEpochs(), clean=True, has_marker=has_marker, left=left
-        )
+    if (
+        left is not None
+        and left.end_offset == recovery_point
+        and not check_all
+        and _is_as_left(disk, directory, left, bases)
+    ):
         if epochs is None:
-            content.epochs = _epochs_of(disk, directory, marked)
+            epochs = _epochs_of(disk, directory, left.segments)
+        content = LogContent(start, list(left.segments), epochs, left)
         content.epochs.fit(start, content.log_end_offset)
         return content
     check = _Check(
@@ -119,16 +114,13 @@ def load_content(
         writes_kept,
         check_all,
     )
-    content = check.run(start, epochs)
-    content.has_marker = has_marker
-    return content
+    return check.run(start, epochs)
 
 
 class _Start(NamedTuple):
     log_start_offset: int
     bases: list[int]
     gap: str | None
-    has_marker: bool
 
 
 def _settle_start(disk: Disk, directory: PurePath, before_loss: BeforeLoss) -> _Start:
@@ -143,9 +135,8 @@ def _settle_start(disk: Disk, directory: PurePath, before_loss: BeforeLoss) -> _
             disk.remove(directory / name)
     bases = sorted(int(n.removesuffix(SEGMENT_SUFFIX)) for n in names if n.endswith(SEGMENT_SUFFIX))
     start = _read_log_start(disk, directory) if LOG_START_NAME in names else 0
-    has_marker = MARKER_NAME in names
     if start is None:
-        return _Start(bases[0] if bases else 0, bases, None, has_marker)
+        return _Start(bases[0] if bases else 0, bases, None)
     kept = [base for base in bases if base >= start]
     gap = None
     if kept[:1] != [start]:
@@ -156,7 +147,7 @@ def _settle_start(disk: Disk, directory: PurePath, before_loss: BeforeLoss) -> _
     for base in bases:
         if base not in kept:
             _remove_segment(disk, segment_path(directory, base))
-    return _Start(start, kept, gap, has_marker)
+    return _Start(start, kept, gap)
 
 
 def _read_log_start(disk: Disk, directory: PurePath) -> int | None:
@@ -179,16 +170,11 @@ def _remove_segment(disk: Disk, path: PurePath) -> None:
     disk.remove(path.with_suffix(TIME_INDEX_SUFFIX))
 
 
-def _fits(
-    disk: Disk, directory: PurePath, marked: Sequence[MarkedSegment], bases: list[int]
-) -> bool:
-    return [segment.base_offset for segment in marked] == bases and all(
-        disk.file_size(segment_path(directory, base)) == summary.size for base, summary in marked
-    )
-
-
 def _is_as_left(disk: Disk, directory: PurePath, left: CleanLog, bases: list[int]) -> bool:
-    if not _fits(disk, directory, left.segments, bases):
+    if [segment.base_offset for segment in left.segments] != bases or any(
+        disk.file_size(segment_path(directory, base)) != summary.size
+        for base, summary in left.segments
+    ):
         return False
     filled = next((segment for segment in reversed(left.segments) if segment.summary.size), None)
     if filled is None or left.last is None:
@@ -206,7 +192,7 @@ def _is_as_left(disk: Disk, directory: PurePath, left: CleanLog, bases: list[int
     )
 
 
-def _epochs_of(disk: Disk, directory: PurePath, segments: Iterable[MarkedSegment]) -> LeaderEpochs:
+def _epochs_of(disk: Disk, directory: PurePath, segments: Iterable[KnownSegment]) -> LeaderEpochs:
     """From the headers of all batches; stops at the first that is not sound."""
     epochs = LeaderEpochs()
     for base, summary in segments:
@@ -247,7 +233,7 @@ class _Check:
     writes_kept: bool
     check_all: bool
     batches: int = 0
-    trusted: list[MarkedSegment] = field(default_factory=list)
+    trusted: list[KnownSegment] = field(default_factory=list)
 
     def run(self, log_start: int, epochs: LeaderEpochs | None) -> LogContent:
         self._trust_below_recovery_point()
@@ -258,11 +244,11 @@ class _Check:
         first_checked = len(segments)
         if first_checked < len(self.bases):
             epochs.truncate_from_end(self.bases[first_checked])
-        content = LogContent(log_start, segments, epochs, clean=False)
+        content = LogContent(log_start, segments, epochs)
         for index in range(first_checked, len(self.bases)):
             base = self.bases[index]
             scan = self._scan(base, epochs)
-            segments.append(MarkedSegment(base, scan.summary))
+            segments.append(KnownSegment(base, scan.summary))
             content.active_indexes = scan.indexes
             following = self.bases[index + 1] if index + 1 < len(self.bases) else None
             if scan.fault is None and following not in (None, scan.summary.next_offset):
@@ -295,7 +281,7 @@ class _Check:
             summary = found[1]
             if summary.size != self.disk.file_size(path) or summary.next_offset != following:
                 return
-            self.trusted.append(MarkedSegment(base, summary))
+            self.trusted.append(KnownSegment(base, summary))
 
     def _scan(self, base: int, epochs: LeaderEpochs) -> _Scan:
         path = segment_path(self.directory, base)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from tidelog.log_format import SEGMENT_SUFFIX
-from tidelog_broker.log.clean_shutdown import MARKER_NAME
 from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.disk import TEMPORARY_SUFFIX, Disk, copy_bytes
 from tidelog_broker.log.errors import LogError, LogStorageError
@@ -55,7 +54,6 @@ class Reopening:
             self.error = error
 
     def _open(self) -> Log:
-        distrust_marker(self._disk, self._directory)
         if self._rewrite_from is not None:
             rewrite_segments(self._disk, self._directory, self._rewrite_from)
         return Log.open(
@@ -82,11 +80,6 @@ def rewrite_segments(disk: Disk, directory: PurePath, start: int) -> None:
         if end is None or end > start:
             _rewrite(disk, segment_path(directory, base))
     disk.sync_directory(directory)
-
-
-def distrust_marker(disk: Disk, directory: PurePath) -> None:
-    """The next `Log.open` reads what a clean stop would let it pass over."""
-    disk.remove(directory / MARKER_NAME)
 
 
 def _rewrite(disk: Disk, path: PurePath) -> None:

@@ -274,7 +274,7 @@ class LogDirectory:
         try:
             self._checkpoints.note_cut(key, log.log_end_offset)
         except OSError as error:
-            log.close(clean=False)
+            log.close()
             raise LogStorageError.of(error, log.directory, "note the end of the log in") from error
 
     def high_watermark(self, key: ReplicaKey) -> int:
@@ -326,7 +326,7 @@ class LogDirectory:
         self._stray_names.add(stray)
         del self._logs[key]
         if open_log.log is not None:
-            open_log.log.close(clean=False)
+            open_log.log.close()
         self._forget_out(key)
 
     def _forget_out(self, key: ReplicaKey) -> None:
@@ -423,7 +423,7 @@ class LogDirectory:
             if not self._out[key].check_all:
                 check_from = log.flushed_offset
             if not log.closed:
-                log.close(clean=False)
+                log.close()
         reopening = Reopening(
             self._disk,
             present.path,
@@ -453,7 +453,7 @@ class LogDirectory:
             try:
                 log.truncate_to(former.log_end_offset)
             except LogError:
-                log.close(clean=False)
+                log.close()
                 raise
         self._note_end(key, log)
         self._logs[key] = OpenLog(name, path, log)
@@ -468,7 +468,7 @@ class LogDirectory:
         for key, (name, _, log) in self._logs.items():
             if log is None or key in self._out:
                 if log is not None:
-                    log.close(clean=False)
+                    log.close()
                 # Otherwise the mark says that nobody may rely on it.
                 if key not in self._marked:
                     unclean.append(f"{name}: {self._out[key].reason}")

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from tidelog.batch import NO_SEQUENCE, new_batch, stamp
 from tidelog.log_format import encode_frame_header
 from tidelog.model import NO_EPOCH, NO_PRODUCER_ID, Batch, Codec
+from tidelog_broker.log.clean_shutdown import CleanLog
 from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.log import Log
@@ -79,10 +80,15 @@ def open_log(
     *,
     config: LogConfig | None = None,
     clock: FakeClock | None = None,
-    recovery_point: int = 0,
+    recovery_point: int | None = None,
     directory: PurePath = DIRECTORY,
     files: SegmentFiles | None = None,
+    left: CleanLog | None = None,
 ) -> Log:
+    """`left`: what `ended` returned, up to the end of which all is known to be synced unless a
+    recovery point is given; without either nothing is."""
+    if recovery_point is None:
+        recovery_point = 0 if left is None else left.end_offset
     return Log.open(
         disk,
         directory,
@@ -90,7 +96,15 @@ def open_log(
         clock=clock or FakeClock(),
         recovery_point=recovery_point,
         files=files,
+        left=left,
     )
+
+
+def ended(log: Log) -> CleanLog:
+    """By a clean stop."""
+    left = log.end(room_for_producers=1000)
+    assert left is not None
+    return left
 
 
 def log_of(disk: Disk, batches: Sequence[Batch], config: LogConfig | None = None) -> Log:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tidelog.batch import new_fence, stamp
 from tidelog.model import FIRST_NAMED_PRODUCER_ID, Batch
+from tidelog_broker.log.clean_shutdown import CleanLog
 from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.producer_history import SNAPSHOT_SUFFIX, snapshot_name
@@ -67,8 +68,17 @@ def segments_read(disk: MemoryDisk) -> set[int]:
     return {int(path.stem) for path, _ in disk.reads if path.suffix == ".log"}
 
 
-def reopen(disk: MemoryDisk, recovery_point: int = 0) -> Log:
-    return open_log(disk, config=SMALL_SEGMENTS, recovery_point=recovery_point)
+def reopen(
+    disk: MemoryDisk, recovery_point: int | None = None, left: CleanLog | None = None
+) -> Log:
+    return open_log(disk, config=SMALL_SEGMENTS, recovery_point=recovery_point, left=left)
+
+
+def left_with_a_snapshot(log: Log) -> CleanLog:
+    """By a clean stop that has no room for its producers among those of other logs."""
+    left = log.end(room_for_producers=0)
+    assert left is not None
+    return left
 
 
 BATCHES = written(A, B, A, NAMED, A, B, A)

@@ -4,7 +4,7 @@ import pytest
 
 from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.log import Log
-from unit.broker.log.builders import DIRECTORY, START_MS, batch_at, open_log
+from unit.broker.log.builders import DIRECTORY, START_MS, batch_at, ended, open_log
 from unit.broker.log.memory_disk import MemoryDisk
 
 SMALL_SEGMENTS = LogConfig(segment_bytes=500, index_interval_bytes=200)
@@ -31,8 +31,8 @@ def test_outside_the_log_there_is_none(offset: int) -> None:
 
 def test_it_is_known_of_a_log_that_was_opened_anew() -> None:
     disk = MemoryDisk()
-    log_of_twenty(disk).close(clean=True)
-    assert open_log(disk, config=SMALL_SEGMENTS).append_time_of(7) == START_MS + 6
+    left = ended(log_of_twenty(disk))
+    assert open_log(disk, config=SMALL_SEGMENTS, left=left).append_time_of(7) == START_MS + 6
 
 
 def test_where_the_disk_does_not_tell_there_is_none() -> None:

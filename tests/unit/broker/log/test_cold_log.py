@@ -12,7 +12,7 @@ from tidelog_broker.log.errors import LogCorruptError
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.segment import INDEX_SUFFIX
 from tidelog_broker.partition.replica_log import ColdDataError, ColdRange
-from unit.broker.log.builders import START_MS, batch_at, open_log
+from unit.broker.log.builders import START_MS, batch_at, ended, open_log
 from unit.broker.log.memory_disk import MemoryDisk
 
 # Each batch fills a page.
@@ -109,8 +109,7 @@ def test_a_log_is_read_across_segments_without_waiting(*, lost: bool) -> None:
     """Indexes that are lost are made anew without waiting, too."""
     disk = MemoryDisk()
     log = log_of(disk, 20, THREE_A_SEGMENT)
-    log.close(clean=True)
-    log = open_log(disk, config=THREE_A_SEGMENT)
+    log = open_log(disk, config=THREE_A_SEGMENT, left=ended(log))
     if lost:
         for path in disk.paths():
             if path.suffix == INDEX_SUFFIX:
@@ -124,8 +123,8 @@ def test_a_log_is_read_across_segments_without_waiting(*, lost: bool) -> None:
 
 def test_a_search_by_time_does_not_wait_either() -> None:
     disk = MemoryDisk()
-    log_of(disk, 20, THREE_A_SEGMENT).close(clean=True)
-    log = open_log(disk, config=THREE_A_SEGMENT)
+    left = ended(log_of(disk, 20, THREE_A_SEGMENT))
+    log = open_log(disk, config=THREE_A_SEGMENT, left=left)
     disk.evict()
     waits, found, loads = disk.waits, None, 0
     while found is None and loads < 100:

@@ -28,6 +28,7 @@ from unit.broker.log.builders import (
     batch_at,
     batches_from,
     encode_frame,
+    ended,
     log_of,
     open_log,
     read_all,
@@ -296,7 +297,7 @@ def test_no_more_files_are_open_than_allowed(disk: MemoryDisk) -> None:
         assert read_all(log) == batches_from(0, 3)
         assert disk.open_files <= 3
     for log in logs:
-        log.close(clean=True)
+        ended(log)
     assert disk.open_files == 0
 
 

@@ -16,7 +16,7 @@ def written(directory: Path) -> list[Path]:
     log = open_log(OsDisk(), directory=directory, config=LogConfig(segment_bytes=400))
     for batch in batches_from(0, 5):
         log.append([batch])
-    log.close(clean=True)
+    log.close()
     return sorted(directory.glob("*.log"))
 
 

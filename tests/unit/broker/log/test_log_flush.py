@@ -7,7 +7,6 @@ from pathlib import PurePath
 
 import pytest
 
-from tidelog_broker.log.clean_shutdown import MARKER_NAME
 from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.errors import LogFailedError
 from tidelog_broker.log.flush import MAX_FLUSHED_SEGMENTS
@@ -75,15 +74,14 @@ def test_the_end_is_not_clean_after_a_flush_that_nobody_finished_has_failed(
 ) -> None:
     log = abandoned(disk)
     with pytest.raises(LogFailedError):
-        log.close(clean=True)
-    assert MARKER_NAME not in disk.list_names(log.directory)
+        log.end(room_for_producers=1000)
+    assert log.closed
 
 
 def test_the_end_is_not_clean_while_a_flush_runs_that_nobody_waits_for(disk: MemoryDisk) -> None:
     log = log_of(disk, batches_from(0, 3))
     ticket = log.begin_flush()
-    log.close(clean=True)
-    assert MARKER_NAME not in disk.list_names(log.directory)
+    assert log.end(room_for_producers=1000) is None
     assert ticket is not None
     ticket.run()
 

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tidelog.model import NO_EPOCH, Batch
+from tidelog_broker.log.clean_shutdown import CleanLog
 from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.errors import LogStorageError
-from unit.broker.log.builders import START_MS, FakeClock, batch_at, open_log, read_all
+from unit.broker.log.builders import START_MS, FakeClock, batch_at, ended, open_log, read_all
 from unit.broker.log.memory_disk import MemoryDisk
 
 CONFIG = LogConfig(
@@ -29,11 +30,12 @@ class LogModel(RuleBasedStateMachine):
         self.start = 0
         self.flushed = 0
         self.epoch = 0
+        self.left: CleanLog | None = None
         self.reopen(0)
 
-    def reopen(self, recovery_point: int) -> None:
+    def reopen(self, recovery_point: int, left: CleanLog | None = None) -> None:
         self.log = open_log(
-            self.disk, config=CONFIG, clock=self.clock, recovery_point=recovery_point
+            self.disk, config=CONFIG, clock=self.clock, recovery_point=recovery_point, left=left
         )
 
     @property
@@ -82,12 +84,14 @@ class LogModel(RuleBasedStateMachine):
     def truncate(self, back: int) -> None:
         offset = max(self.start, self.end - back)
         self.log.truncate_to(offset)
+        self.left = None  # here alone one epoch may go on with other batches
         self.batches = [b for b in self.batches if b.header.next_offset <= offset]
         self.flushed = min(self.flushed, self.end)
 
     @rule(offset=st.integers(0, 100))
     def reset(self, offset: int) -> None:
         self.log.reset_to(offset)
+        self.left = None
         self.batches, self.start, self.flushed = [], offset, offset
 
     @rule(back=st.integers(0, 8))
@@ -105,9 +109,9 @@ class LogModel(RuleBasedStateMachine):
 
     @rule()
     def stop_cleanly(self) -> None:
-        self.log.close(clean=True)
+        self.left = ended(self.log)
         self.flushed = self.end
-        self.reopen(recovery_point=0)
+        self.reopen(self.flushed, self.left)
         assert self.log.recovery is None
 
     @rule(torn=st.integers(0, 200))
@@ -118,7 +122,7 @@ class LogModel(RuleBasedStateMachine):
             bytes(batch.records) for batch in self.next_batches([(1, torn)], new_epoch=False)
         )
         self.disk.names[active].data += part
-        self.reopen(recovery_point=self.flushed)
+        self.reopen(self.flushed, self.left)
         assert self.log.recovery is None or not self.log.recovery.lost_data
 
     @rule(rng=st.none() | st.randoms(use_true_random=False), checkpoint_age=st.integers(0, 30))
@@ -126,7 +130,7 @@ class LogModel(RuleBasedStateMachine):
         """All that was flushed must be there, however old the recovery point is; what is
         there beyond is sound."""
         self.disk.power_failure(rng)
-        self.reopen(recovery_point=max(0, self.flushed - checkpoint_age))
+        self.reopen(max(0, self.flushed - checkpoint_age), self.left)
         assert self.log.log_end_offset >= self.flushed
         kept = read_all(self.log)
         assert kept == self.batches[: len(kept)]

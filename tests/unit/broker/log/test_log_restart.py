@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tidelog_broker.log.clean_shutdown import MARKER_NAME
+from tidelog_broker.log.clean_shutdown import CleanLog
 from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.disk import OsDisk
 from tidelog_broker.log.epoch_file import EPOCHS_NAME
 from tidelog_broker.log.errors import LogFailedError
 from tidelog_broker.log.log import Log
-from tidelog_broker.log.producer_history import snapshot_name
 from tidelog_broker.log.recovery import LOG_START_NAME
 from tidelog_broker.log.segment_files import SegmentFiles
 from unit.broker.log.builders import (
@@ -22,6 +21,7 @@ from unit.broker.log.builders import (
     batch_at,
     batches_from,
     encode_frame,
+    ended,
     log_of,
     open_log,
     read_all,
@@ -39,19 +39,20 @@ def disk() -> MemoryDisk:
     return MemoryDisk()
 
 
-def reopen(disk: MemoryDisk, recovery_point: int = 0) -> Log:
-    return open_log(disk, config=SMALL_SEGMENTS, recovery_point=recovery_point)
+def reopen(
+    disk: MemoryDisk, recovery_point: int | None = None, left: CleanLog | None = None
+) -> Log:
+    return open_log(disk, config=SMALL_SEGMENTS, recovery_point=recovery_point, left=left)
 
 
 def test_a_start_after_a_clean_stop_reads_no_data(disk: MemoryDisk) -> None:
-    log_of(disk, BATCHES, SMALL_SEGMENTS).close(clean=True)
+    left = ended(log_of(disk, BATCHES, SMALL_SEGMENTS))
+    last_segment = DIRECTORY / "00000000000000000008.log"
     disk.reads.clear()
-    log = reopen(disk)
-    assert {path.name for path, _ in disk.reads} == {
-        MARKER_NAME,
-        EPOCHS_NAME,
-        snapshot_name(10),
-    }
+    log = reopen(disk, left=left)
+    # Of the data the last batch's header alone, which tells whether it is the very same log.
+    assert {path.name for path, _ in disk.reads} == {EPOCHS_NAME, last_segment.name}
+    assert sum(size for path, size in disk.reads if path == last_segment) < FRAME
     assert disk.open_files == 0
     assert log.recovery is None
     assert (log.log_end_offset, log.flushed_offset, log.latest_epoch) == (10, 10, 3)
@@ -59,27 +60,27 @@ def test_a_start_after_a_clean_stop_reads_no_data(disk: MemoryDisk) -> None:
 
 
 def test_a_log_goes_on_after_a_clean_stop(disk: MemoryDisk) -> None:
-    log_of(disk, BATCHES, SMALL_SEGMENTS).close(clean=True)
-    log = reopen(disk)
+    left = ended(log_of(disk, BATCHES, SMALL_SEGMENTS))
+    log = reopen(disk, left=left)
     log.append([batch_at(10, epoch=4)])
-    assert DIRECTORY / MARKER_NAME not in disk.names
     assert read_all(log) == [*BATCHES, batch_at(10, epoch=4)]
     assert [entry.start_offset for entry in log.leader_epochs] == [0, 6, 10]
 
 
 def test_a_clean_stop_without_changes_writes_nothing(disk: MemoryDisk) -> None:
-    log_of(disk, BATCHES, SMALL_SEGMENTS).close(clean=True)
-    log = reopen(disk)
+    left = ended(log_of(disk, BATCHES, SMALL_SEGMENTS))
+    log = reopen(disk, left=left)
     disk.space = 0
-    log.close(clean=True)
-    assert reopen(disk).recovery is None
+    again = ended(log)
+    assert again == left
+    assert reopen(disk, left=again).recovery is None
 
 
 def test_the_age_of_the_active_segment_outlives_a_restart(disk: MemoryDisk) -> None:
     clock = FakeClock()
     config = LogConfig(segment_ms=1000)
-    log_of(disk, [batch_at(0)], config).close(clean=True)
-    log = open_log(disk, config=config, clock=clock)
+    left = ended(log_of(disk, [batch_at(0)], config))
+    log = open_log(disk, config=config, clock=clock, left=left)
     clock.now_ms = START_MS + 1001
     log.append([batch_at(1)])
     assert log.segment_count == 2
@@ -95,33 +96,23 @@ def test_a_log_is_whole_after_a_crash_between_writes(disk: MemoryDisk) -> None:
     assert [entry.start_offset for entry in log.leader_epochs] == [0, 6]
 
 
-def test_a_stale_marker_is_no_marker(disk: MemoryDisk) -> None:
-    log_of(disk, BATCHES, SMALL_SEGMENTS).close(clean=True)
-    marker = disk.names[DIRECTORY / MARKER_NAME]
-    log = reopen(disk)
-    log.append([batch_at(10, epoch=3)])
-    disk.names = {**disk.names, DIRECTORY / MARKER_NAME: marker}
-    again = reopen(disk)
+def test_a_log_that_has_changed_since_a_clean_stop_is_checked(disk: MemoryDisk) -> None:
+    left = ended(log_of(disk, BATCHES, SMALL_SEGMENTS))
+    reopen(disk, left=left).append([batch_at(10, epoch=3)])
+    again = reopen(disk, left=left)
     assert again.recovery is not None
     assert again.log_end_offset == 11
-    assert DIRECTORY / MARKER_NAME not in disk.names
 
 
 def test_a_clean_stop_makes_no_indexes_for_a_log_that_is_too_short_for_entries(
     disk: MemoryDisk,
 ) -> None:
     batches = batches_from(0, 3)
-    log_of(disk, batches).close(clean=True)
+    left = ended(log_of(disk, batches))
     assert not [path for path in disk.names if path.suffix in (".index", ".timeindex")]
-    log = open_log(disk)
+    log = open_log(disk, left=left)
     assert log.recovery is None
     assert log.read(1, max_bytes=1, up_to=3) == batches[1:2]
-
-
-def test_a_torn_marker_is_no_marker(disk: MemoryDisk) -> None:
-    log_of(disk, BATCHES, SMALL_SEGMENTS).close(clean=True)
-    del disk.names[DIRECTORY / MARKER_NAME].data[-3:]
-    assert reopen(disk).recovery is not None
 
 
 def test_only_segments_from_the_recovery_point_on_are_checked(disk: MemoryDisk) -> None:
@@ -272,18 +263,20 @@ def test_an_epoch_that_goes_back_is_cut(disk: MemoryDisk) -> None:
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_lost_epochs_are_read_from_the_batches(disk: MemoryDisk, clean: bool) -> None:
-    log_of(disk, BATCHES, SMALL_SEGMENTS).close(clean=clean)
+    log = log_of(disk, BATCHES, SMALL_SEGMENTS)
+    left = ended(log) if clean else None
     disk.remove(DIRECTORY / EPOCHS_NAME)
-    log = reopen(disk, recovery_point=8)
+    log = reopen(disk, recovery_point=10 if clean else 8, left=left)
+    assert (log.recovery is None) == clean
     assert [entry.start_offset for entry in log.leader_epochs] == [0, 6]
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 def test_a_damaged_index_is_rebuilt(disk: MemoryDisk, suffix: str) -> None:
     batches = batches_from(0, 20)
-    log_of(disk, batches, LogConfig(index_interval_bytes=200)).close(clean=True)
+    left = ended(log_of(disk, batches, LogConfig(index_interval_bytes=200)))
     disk.names[FIRST_SEGMENT.with_suffix(suffix)].data[-1] ^= 1
-    log = open_log(disk)
+    log = open_log(disk, left=left)
     assert log.read(17, max_bytes=1, up_to=20) == batches[17:18]
     assert log.offset_for_timestamp(START_MS, up_to=20) == batches[0]
 
@@ -294,20 +287,19 @@ def test_half_written_files_are_removed(disk: MemoryDisk) -> None:
     assert disk.list_names(DIRECTORY) == [FIRST_SEGMENT.name]
 
 
-def test_a_failed_log_leaves_no_marker(disk: MemoryDisk) -> None:
+def test_a_failed_log_is_not_left_as_clean(disk: MemoryDisk) -> None:
     log = log_of(disk, batches_from(0, 3))
     disk.space, disk.fail_truncate = 10, True
     with pytest.raises(LogFailedError, match="take back"):
         log.append([batch_at(3)])
     disk.space, disk.fail_truncate = None, False
-    log.close(clean=True)
-    assert DIRECTORY / MARKER_NAME not in disk.names
+    assert log.end(room_for_producers=1000) is None
     assert read_all(open_log(disk)) == batches_from(0, 3)
 
 
 def test_a_closed_log_refuses_appends(disk: MemoryDisk) -> None:
     log = open_log(disk)
-    log.close(clean=True)
+    ended(log)
     with pytest.raises(ValueError, match="is closed; open it anew"):
         log.append([batch_at(0)])
 
@@ -324,9 +316,9 @@ def test_many_logs_open_on_the_real_disk_without_an_open_file(tmp_path: Path) ->
     for i in range(50):
         log = open_log(disk, directory=tmp_path / str(i), files=files)
         log.append(batches_from(0, 2))
-        log.close(clean=True)
+        ended(log)
     logs = [open_log(disk, directory=tmp_path / str(i), files=files) for i in range(50)]
     assert len(files) == 0
     assert all(read_all(log) == batches_from(0, 2) for log in logs)
     for log in logs:
-        log.close(clean=False)
+        log.close()

@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 from tidelog.batch import is_fence
 from tidelog.model import Batch
 from tidelog_broker.log import producer_history
+from tidelog_broker.log.clean_shutdown import CleanLog
 from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.errors import LogCorruptError, LogStorageError
 from tidelog_broker.log.producer_history import COPY_SUFFIX, SNAPSHOT_SUFFIX, snapshot_name
@@ -26,6 +27,7 @@ from unit.broker.log.builders import (
     Producer,
     batch_at,
     encode_frame,
+    ended,
     log_of,
     open_log,
 )
@@ -41,6 +43,7 @@ from unit.broker.log.producer_logs import (
     expired,
     fence_at,
     known,
+    left_with_a_snapshot,
     reopen,
     segments_read,
     snapshots,
@@ -58,10 +61,10 @@ def disk() -> MemoryDisk:
 def test_after_a_clean_stop_producers_are_known_without_a_look_at_the_data(
     disk: MemoryDisk,
 ) -> None:
-    log_of(disk, BATCHES, SMALL_SEGMENTS).close(clean=True)
+    left = ended(log_of(disk, BATCHES, SMALL_SEGMENTS))
     disk.reads.clear()
-    assert known(reopen(disk)) == expected(BATCHES)
-    assert segments_read(disk) == set()
+    assert known(reopen(disk, left=left)) == expected(BATCHES)
+    assert sum(size for path, size in disk.reads if path.suffix == ".log") < FRAME
 
 
 def test_after_a_crash_producers_are_known_again(disk: MemoryDisk) -> None:
@@ -106,11 +109,10 @@ def test_a_flipped_sequence_below_a_cut_is_damage_and_no_state(disk: MemoryDisk)
 
 
 def test_a_flipped_sequence_that_a_start_reads_is_damage_and_no_state(disk: MemoryDisk) -> None:
-    log_of(disk, BATCHES).close(clean=True)
-    disk.remove(DIRECTORY / snapshot_name(7))
+    left = ended(log_of(disk, BATCHES))._replace(producers=None)
     flip_sequence(disk, BATCHES[2])
     with pytest.raises(LogCorruptError):
-        open_log(disk)
+        open_log(disk, left=left)
 
 
 def write_back(disk: MemoryDisk, suffix: str) -> None:
@@ -167,10 +169,10 @@ def test_a_snapshot_that_a_start_removed_does_not_come_back_after_a_power_failur
 
 
 def test_a_damaged_snapshot_is_said_and_the_batches_are_read_instead(disk: MemoryDisk) -> None:
-    log_of(disk, BATCHES, SMALL_SEGMENTS).close(clean=True)
+    left = left_with_a_snapshot(log_of(disk, BATCHES, SMALL_SEGMENTS))
     disk.names[DIRECTORY / snapshot_name(7)].data[-3] ^= 1
     with capture_logs() as lines:
-        log = reopen(disk)
+        log = reopen(disk, left=left)
     assert [line["event"] for line in lines] == ["producer_snapshot_damaged"]
     assert known(log) == expected(BATCHES)
 
@@ -183,8 +185,8 @@ def test_a_lost_snapshot_costs_no_more_than_a_longer_reading(disk: MemoryDisk) -
 
 
 def test_there_is_a_snapshot_for_each_segment_and_no_other(disk: MemoryDisk) -> None:
-    log_of(disk, BATCHES, SMALL_SEGMENTS).close(clean=True)
-    log = reopen(disk)
+    left = left_with_a_snapshot(log_of(disk, BATCHES, SMALL_SEGMENTS))
+    log = reopen(disk, left=left)
     for batch in written(*[B] * 3, start=7):
         log.append([batch])
     assert snapshots(disk) == [2, 4, 6, 8]
@@ -269,9 +271,9 @@ def test_a_log_that_expired_whole_keeps_its_producers_over_a_power_failure(
     log = log_of(disk, BATCHES, config)
     log.delete_old_segments(START_MS + 101, up_to=7)
     assert (log.log_start_offset, log.log_end_offset) == (7, 7)
-    log.close(clean=True)
+    left = ended(log)
     disk.power_failure()
-    again = open_log(disk, config=config)
+    again = open_log(disk, config=config, left=left)
     assert (again.log_start_offset, known(again)) == (7, expected(BATCHES))
 
 
@@ -296,8 +298,7 @@ def test_a_log_that_begins_anew_lacks_its_producers_until_it_learns_of_them(
 def test_a_clean_stop_does_not_hide_what_a_log_lacks(disk: MemoryDisk) -> None:
     log = open_log(disk)
     log.reset_to(40)
-    log.close(clean=True)
-    assert reopen(disk).producers.lacking
+    assert reopen(disk, left=ended(log)).producers.lacking
 
 
 @pytest.mark.parametrize("damage", ["removed", "a bit flipped"])
@@ -310,8 +311,8 @@ def test_an_empty_log_whose_only_snapshot_is_lost_lacks_its_producers(
     log.producers.learn(states_of(BATCHES))
     for suffix in (SNAPSHOT_SUFFIX, COPY_SUFFIX):
         spoil(disk, 40, suffix, damage)
-    reopen(disk).close(clean=True)
-    assert reopen(disk).producers.lacking
+    left = ended(reopen(disk))
+    assert reopen(disk, left=left).producers.lacking
 
 
 def test_a_log_that_begins_at_0_lacks_nothing(disk: MemoryDisk) -> None:
@@ -360,9 +361,13 @@ class ProducerModel(RuleBasedStateMachine):
         self.epoch = 0
         self.reopen(0)
 
-    def reopen(self, recovery_point: int) -> None:
+    def reopen(self, recovery_point: int, left: CleanLog | None = None) -> None:
         self.log = open_log(
-            self.disk, config=MODEL_CONFIG, clock=FakeClock(), recovery_point=recovery_point
+            self.disk,
+            config=MODEL_CONFIG,
+            clock=FakeClock(),
+            recovery_point=recovery_point,
+            left=left,
         )
 
     @property
@@ -411,11 +416,12 @@ class ProducerModel(RuleBasedStateMachine):
         self.log.flush()
         self.flushed = self.end
 
-    @rule()
-    def stop_cleanly(self) -> None:
-        self.log.close(clean=True)
+    @rule(room=st.sampled_from([0, 1000]))
+    def stop_cleanly(self, room: int) -> None:
+        left = self.log.end(room_for_producers=room)
         self.flushed = self.end
-        self.reopen(0)
+        self.reopen(self.flushed, left)
+        assert self.log.recovery is None
 
     @rule()
     def crash(self) -> None:

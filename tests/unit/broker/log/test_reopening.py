@@ -15,6 +15,7 @@ from unit.broker.log.builders import (
     batch_at,
     batches_from,
     encode_frame,
+    ended,
     log_of,
     read_all,
 )
@@ -56,13 +57,13 @@ def offsets(log: Log) -> list[int]:
 def test_damage_in_what_was_synced_long_ago_is_cut_with_all_after_it(disk: MemoryDisk) -> None:
     log = log_of(disk, batches_from(0, 20), SMALL_SEGMENTS)
     log.flush()
-    log.close(clean=False)
+    log.close()
     flip(disk, 0, FRAME_BYTES + 80)
     assert offsets(reopen(disk)) == [0]
 
 
-def test_the_marker_of_a_clean_stop_hides_no_damage(disk: MemoryDisk) -> None:
-    log_of(disk, batches_from(0, 3)).close(clean=True)
+def test_a_clean_stop_hides_no_damage(disk: MemoryDisk) -> None:
+    ended(log_of(disk, batches_from(0, 3)))
     flip(disk, 0, FRAME_BYTES + 80)
     assert offsets(reopen(disk)) == [0]
 
@@ -77,7 +78,7 @@ def failed_in_a_sync(disk: MemoryDisk) -> Log:
     with pytest.raises(LogFailedError):
         log.flush()
     disk.fail_sync = False
-    log.close(clean=False)
+    log.close()
     return log
 
 
@@ -119,15 +120,14 @@ def test_a_start_writes_again_what_the_life_before_may_have_failed_to_sync(
 def test_a_start_writes_nothing_again_that_was_synced(disk: MemoryDisk) -> None:
     log = log_of(disk, batches_from(0, 20), SMALL_SEGMENTS)
     log.flush()
-    log.close(clean=False)
+    log.close()
     start_where_the_machine_went_on(disk, recovery_point=20)
     assert all(inode.is_synced for path, inode in disk.names.items() if path.suffix == ".log")
 
 
 def test_a_start_that_checks_all_writes_nothing_a_second_time(disk: MemoryDisk) -> None:
     log = log_of(disk, batches_from(0, 20), SMALL_SEGMENTS)
-    log.flush()
-    log.close(clean=True)
+    left = ended(log)
     again = Log.open(
         disk,
         DIRECTORY,
@@ -136,6 +136,7 @@ def test_a_start_that_checks_all_writes_nothing_a_second_time(disk: MemoryDisk) 
         recovery_point=3,
         writes_kept=True,
         check_all=True,
+        left=left,
     )
     assert again.recovery is not None
     assert again.recovery.batches_checked == 20
@@ -145,7 +146,7 @@ def test_a_start_that_checks_all_writes_nothing_a_second_time(disk: MemoryDisk) 
 def test_segments_that_were_synced_are_not_written_again(disk: MemoryDisk) -> None:
     log = log_of(disk, batches_from(0, 20), SMALL_SEGMENTS)
     log.flush()
-    log.close(clean=False)
+    log.close()
     before = dict(disk.names)
     reopen(disk, check_from=20, rewrite_from=20)
     rewritten = [p.name for p in before if p.suffix == ".log" and disk.names[p] is not before[p]]

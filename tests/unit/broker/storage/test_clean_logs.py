@@ -158,20 +158,6 @@ def test_without_the_file_or_with_a_torn_one_logs_are_checked(tmp_path: Path) ->
     assert end_of(stored) == 3
 
 
-def test_what_an_earlier_release_left_is_found_again(tmp_path: Path) -> None:
-    """A marker in the directory of each log."""
-    stored = Stored(tmp_path)
-    stored.with_records(3)
-    log = log_in(stored)
-    log.close(clean=True)
-    again = Stored(tmp_path)
-    assert is_clean(again)
-    grow(log_in(again))
-    stop(again)
-    assert not list(tmp_path.glob("replicas/*/clean-shutdown"))
-    assert is_clean(Stored(tmp_path))
-
-
 def test_a_log_that_ends_where_it_was_left_and_had_been_synced_beyond_is_checked(
     tmp_path: Path,
 ) -> None:
