@@ -34,7 +34,9 @@ from tidelog_broker.log.segment import (
 
 LOG_START_NAME = "log-start-offset"
 LOG_START_KIND = "log-start-offset"
-
+# By which earlier releases knew a log that a clean stop had left. Who goes back to one is not to
+# believe it of what has changed since.
+FORMER_MARKER_NAME = "clean-shutdown"
 
 BeforeLoss = Callable[[], None]
 """Called before what was sound is cut: a crash right after the cut would leave a log that
@@ -131,7 +133,7 @@ def _settle_start(disk: Disk, directory: PurePath, before_loss: BeforeLoss) -> _
     is kept, because whoever holds offset n is taken to hold all below."""
     names = disk.list_names(directory)
     for name in names:
-        if name.endswith(TEMPORARY_SUFFIX):
+        if name.endswith(TEMPORARY_SUFFIX) or name == FORMER_MARKER_NAME:
             disk.remove(directory / name)
     bases = sorted(int(n.removesuffix(SEGMENT_SUFFIX)) for n in names if n.endswith(SEGMENT_SUFFIX))
     start = _read_log_start(disk, directory) if LOG_START_NAME in names else 0

@@ -12,7 +12,7 @@ from tidelog_broker.log.disk import OsDisk
 from tidelog_broker.log.epoch_file import EPOCHS_NAME
 from tidelog_broker.log.errors import LogFailedError
 from tidelog_broker.log.log import Log
-from tidelog_broker.log.recovery import LOG_START_NAME
+from tidelog_broker.log.recovery import FORMER_MARKER_NAME, LOG_START_NAME
 from tidelog_broker.log.segment_files import SegmentFiles
 from unit.broker.log.builders import (
     DIRECTORY,
@@ -281,8 +281,11 @@ def test_a_damaged_index_is_rebuilt(disk: MemoryDisk, suffix: str) -> None:
     assert log.offset_for_timestamp(START_MS, up_to=20) == batches[0]
 
 
-def test_half_written_files_are_removed(disk: MemoryDisk) -> None:
-    disk.write_atomically(DIRECTORY / "leader-epochs.tmp", b"half", sync=False)
+@pytest.mark.parametrize("name", ["leader-epochs.tmp", FORMER_MARKER_NAME])
+def test_files_that_are_half_written_or_of_earlier_releases_are_removed(
+    disk: MemoryDisk, name: str
+) -> None:
+    disk.write_atomically(DIRECTORY / name, b"half", sync=False)
     open_log(disk)
     assert disk.list_names(DIRECTORY) == [FIRST_SEGMENT.name]
 
