@@ -106,12 +106,15 @@ class LeaderAndIsr:
 
     @property
     def isr_ids(self) -> frozenset[int]:
-        return frozenset(member.broker_id for member in self.isr)
+        return frozenset([broker_id for broker_id, _ in self.isr])
 
     @property
     def leader_broker_epoch(self) -> int:
         """The life of the broker that may lead in this epoch; 0: there is no leader."""
-        return next((m.broker_epoch for m in self.isr if m.broker_id == self.leader), 0)
+        for broker_id, broker_epoch in self.isr:
+            if broker_id == self.leader:
+                return broker_epoch
+        return 0
 
     @property
     def fields(self) -> Fields:

@@ -97,20 +97,27 @@ async def registered_brokers(store: MetadataStore, keys: Keys) -> list[str]:
 @asynccontextmanager
 async def publishing(
     state_changes: StateChangeLog, find_brokers: FindBrokers, config: RegisteredConfig
-) -> AsyncIterator[None]:
+) -> AsyncIterator[Callable[[], None]]:
     """State changes are published while the service does what is inside, where it is
-    configured to."""
+    configured to; and no longer than until what this yields is called, so that what is queued
+    then has its time while the service ends."""
     if not config.state_changes_topic:
-        yield
+        yield lambda: None
         return
     publisher = StateChangePublisher(
         state_changes, find_brokers, new_event_producer, config.state_changes_queue_events
     )
     running = asyncio.create_task(publisher.run())
+
+    def end() -> None:
+        # A second time would take its time from it.
+        if not running.cancelling():
+            running.cancel()
+
     try:
-        yield
+        yield end
     finally:
-        running.cancel()
+        end()
         await asyncio.gather(running, return_exceptions=True)
 
 

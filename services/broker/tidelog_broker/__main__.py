@@ -301,8 +301,8 @@ async def run(config: BrokerConfig) -> int:
         return [known.registration.address for _, known in sorted(broker.cache.brokers.items())]
 
     try:
-        async with publishing(broker.state_changes, live_brokers, config):
-            return await live(broker, edge, stop_requested)
+        async with publishing(broker.state_changes, live_brokers, config) as end_publishing:
+            return await live(broker, edge, stop_requested, left=end_publishing)
     finally:
         if metrics_server is not None:
             metrics_server.stop()

@@ -471,10 +471,11 @@ class Broker:
     async def hand_over(self) -> None:
         """Asks to lead nothing and to be in sync with nothing any more, and waits for it as
         long as somebody else can lead, there is a controller, and the time allows. Until
-        then this broker serves and follows as ever."""
+        then this broker serves as ever, and follows where it is in sync."""
         if self._registration is None or self._watch is None or self.cache.controller is None:
             return
         self.inspection.is_stopping = True
+        self._fetchers.join_nothing()
         change = self._change_ids.stopping()
         self._tell_stopping(change, Stage.REQUESTED)
         try:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol
 
 import structlog
@@ -31,8 +32,14 @@ class Edge(Protocol):
         """Ends what is being answered, and listens no more."""
 
 
-async def live(broker: Broker, edge: Edge, stop_requested: asyncio.Event) -> int:
-    """Returns the exit status. Raises what kept the broker from starting."""
+async def live(
+    broker: Broker,
+    edge: Edge,
+    stop_requested: asyncio.Event,
+    left: Callable[[], None] = lambda: None,
+) -> int:
+    """Returns the exit status. Raises what kept the broker from starting. `left`: is called once
+    the broker belongs to no cluster any more."""
     starting = asyncio.create_task(_start(broker, edge))
     ends = [asyncio.create_task(event.wait()) for event in (stop_requested, broker.faults.found)]
     await asyncio.wait([starting, *ends], return_when=asyncio.FIRST_COMPLETED)
@@ -48,6 +55,7 @@ async def live(broker: Broker, edge: Edge, stop_requested: asyncio.Event) -> int
         await edge.set_serving(False)
         await broker.hand_over()
     await broker.leave()
+    left()
     await edge.stop()
     await broker.stop()
     _log.info("stopped")

@@ -13,9 +13,10 @@ from tidelog.client.delivery import Delivery
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.state_changes.event import Kind, Stage
 from tidelog.state_changes.topic import STATE_CHANGES_TOPIC, from_value
+from tidelog_runtime.config import RegisteredConfig
 from tidelog_runtime.telemetry import state_change_publisher
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
-from tidelog_runtime.telemetry.state_change_publisher import StateChangePublisher
+from tidelog_runtime.telemetry.state_change_publisher import StateChangePublisher, publishing
 from unit.metadata.virtual_time import run, virtual_clock
 
 
@@ -27,6 +28,7 @@ class FakeProducer:
         self.keys: list[bytes | None] = []
         self.tries = 0
         self.closed = 0
+        self.seconds = 0.0  # that taking one takes
         self.refuse: Callable[[int], TidelogError | None] = lambda _: None
 
     async def send(
@@ -34,6 +36,7 @@ class FakeProducer:
     ) -> asyncio.Future[Delivery]:
         assert topic == STATE_CHANGES_TOPIC
         self.tries += 1
+        await asyncio.sleep(self.seconds)
         future: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
         revision = from_value(value or b"").revision
         refusal = self.refuse(revision)
@@ -56,10 +59,10 @@ class World:
         self.producer = FakeProducer()
         self.brokers: Sequence[str] = ("broker-1:1",)
         self.publisher = StateChangePublisher(
-            self.log, self._find, lambda _: self.producer, max_queued_events
+            self.log, self.find, lambda _: self.producer, max_queued_events
         )
 
-    async def _find(self) -> Sequence[str]:
+    async def find(self) -> Sequence[str]:
         return self.brokers
 
     def tell(self, *revisions: int, topic: str = "sea") -> None:
@@ -303,6 +306,39 @@ async def test_the_end_does_not_wait_for_a_topic_that_takes_nothing() -> None:
 
 
 @on_virtual_time
+async def test_what_is_queued_may_be_sent_while_the_service_ends() -> None:
+    world = World()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(state_change_publisher, "new_event_producer", lambda _: world.producer)
+        async with publishing(world.log, world.find, RegisteredConfig(listen="127.0.0.1:0")) as end:
+            world.tell(1)
+            await asyncio.sleep(1)
+            world.tell(2)
+            end()
+            await asyncio.sleep(0.1)
+            assert world.producer.revisions == [1, 2]
+            assert world.producer.closed == 1
+            before = virtual_clock().monotonic_ms()
+    assert virtual_clock().monotonic_ms() == before
+
+
+@on_virtual_time
+async def test_publishing_that_is_to_end_soon_has_all_of_its_time() -> None:
+    """The end of the service takes none of it away."""
+    world = World()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(state_change_publisher, "new_event_producer", lambda _: world.producer)
+        async with publishing(world.log, world.find, RegisteredConfig(listen="127.0.0.1:0")) as end:
+            world.tell(1)
+            await asyncio.sleep(1)
+            world.producer.seconds = 0.3
+            world.tell(2)
+            end()
+            await asyncio.sleep(0.1)
+    assert world.producer.revisions == [1, 2]
+
+
+@on_virtual_time
 async def test_records_are_keyed_by_what_they_are_about() -> None:
     world = World()
     world.tell(1)
@@ -321,7 +357,7 @@ async def test_a_fault_of_the_client_does_not_end_publishing() -> None:
             raise faults.pop()
         return world.producer
 
-    world.publisher = StateChangePublisher(world.log, world._find, failing, 10)
+    world.publisher = StateChangePublisher(world.log, world.find, failing, 10)
     world.tell(1)
     await world.publish_for(5)
     assert world.producer.revisions == [1]

@@ -4,7 +4,7 @@ ARCHITECTURE.md)."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from tidelog.model import NO_OFFSET
@@ -22,8 +22,7 @@ class SessionTime:
         self.last_request_ms = last_request_ms
 
 
-@dataclass(frozen=True, slots=True)
-class FollowerProgress:
+class FollowerProgress(NamedTuple):
     """What a leader knows of a follower in its present epoch.
 
     `log_end_offset`, as far as it counts (`high_watermark.counted_end`), comes only from
@@ -47,8 +46,8 @@ def granted(now_ms: int) -> FollowerProgress:
 
 def forgotten(progress: FollowerProgress) -> FollowerProgress:
     """Nothing known of its log any more; its lag time runs on."""
-    return replace(
-        progress, log_end_offset=NO_OFFSET, leader_end_at_last_fetch=NO_OFFSET, session=None
+    return progress._replace(
+        log_end_offset=NO_OFFSET, leader_end_at_last_fetch=NO_OFFSET, session=None
     )
 
 
@@ -68,7 +67,7 @@ def fetched(
     that reaches the end of an earlier fetch was caught up then, however fast the leader
     grows. A newer life of the broker starts anew."""
     if broker_epoch != progress.broker_epoch:
-        progress = replace(progress, leader_end_at_last_fetch=NO_OFFSET)
+        progress = progress._replace(leader_end_at_last_fetch=NO_OFFSET)
     caught_up = progress.last_caught_up_ms
     if fetch_offset >= leader_end:
         caught_up = now_ms
@@ -87,8 +86,7 @@ def told_again(progress: FollowerProgress, leader_end: int) -> FollowerProgress:
         return progress
     if session.last_request_ms <= progress.last_fetch_ms:
         return progress
-    return replace(
-        progress,
+    return progress._replace(
         last_caught_up_ms=max(progress.last_caught_up_ms, session.last_request_ms),
         last_fetch_ms=session.last_request_ms,
     )
@@ -98,7 +96,7 @@ def left(progress: FollowerProgress, session: SessionTime, leader_end: int) -> F
     """What it told in this session stands for it no longer, from now on."""
     if progress.session is not session:
         return progress
-    return replace(told_again(progress, leader_end), session=None)
+    return told_again(progress, leader_end)._replace(session=None)
 
 
 def is_lagging(progress: FollowerProgress, *, now_ms: int, lag_time_max_ms: int) -> bool:

@@ -9,7 +9,6 @@ watermark, a lost leadership) is told to a `PartitionListener`.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 
 from tidelog.errors import TidelogError
 from tidelog.model import NO_EPOCH, NO_OFFSET, Acks, Batch, EpochEnd, TopicPartition
@@ -56,17 +55,20 @@ class Partition(Replica):
         if revision <= self.revision:
             return False
         same_epoch = self.state is not None and self.state.leader_epoch == state.leader_epoch
-        leads = state.leader == self._broker_id and state.leader_broker_epoch == broker_epoch
+        leader_broker_epoch = state.leader_broker_epoch
+        leads = state.leader == self._broker_id and leader_broker_epoch == broker_epoch
         if not (same_epoch and leads and self.leading):
             self.stop_leading()
-        if state.leader_broker_epoch != NOT_WHOLE:
+        if leader_broker_epoch != NOT_WHOLE:
             self.before_cut = None
         self.state = state
         self.revision = revision
         if leads and same_epoch and self.leading:
             self._epoch_goes_on(now_ms)
         elif leads and not same_epoch:
-            followers = {b: isr.granted(now_ms) for b in state.replicas if b != self._broker_id}
+            # What nobody changes all of them may share.
+            unknown = isr.granted(now_ms)
+            followers = {b: unknown for b in state.replicas if b != self._broker_id}
             self.leading = Leading(self.log.log_end_offset, followers)
             self._advance_high_watermark()
         return True
@@ -398,7 +400,7 @@ class Partition(Replica):
             return
         for broker_id in self.state.isr_ids & self.leading.followers.keys():
             progress = self.leading.followers[broker_id]
-            self.leading.note(broker_id, replace(progress, last_caught_up_ms=now_ms))
+            self.leading.note(broker_id, progress._replace(last_caught_up_ms=now_ms))
 
     def is_settled(self, *, now_ms: int, lag_time_max_ms: int) -> bool:
         """Whether no look would find anything: all is committed, and all followers are in sync

@@ -66,6 +66,7 @@ class Fetchers:
         self._following: dict[Partition, _Followed] = {}
         # Cancelled, and not yet gone.
         self._ending: set[asyncio.Task[None]] = set()
+        self._joins_nothing = False
         self._closed = False
 
     def update(self, partitions: Iterable[Partition]) -> None:
@@ -77,7 +78,7 @@ class Fetchers:
             return
         arrivals: dict[Lane, list[Partition]] = {}
         for partition in partitions:
-            lane = Lane(partition.leader_to_follow, partition.synced)
+            lane = Lane(self._leader_of(partition), partition.synced)
             before, now = self._following.get(partition), _Followed(lane, partition.leader_epoch)
             if before == now:
                 self._fetchers[lane][0].look_again(partition)
@@ -90,6 +91,17 @@ class Fetchers:
         for lane, followed in arrivals.items():
             self._fetcher(lane).follow(followed)
         self._stop_idle()
+
+    def join_nothing(self) -> None:
+        """Of this broker, which is to stop: what has to do without it from now on is followed
+        no more. Thousands of partitions that it hands over would otherwise be named to their new
+        leaders once more, in the midst of it."""
+        self._joins_nothing = True
+
+    def _leader_of(self, partition: Partition) -> int:
+        if self._joins_nothing and not partition.is_in_sync(partition.broker_id):
+            return NO_LEADER
+        return partition.leader_to_follow
 
     def forget(self, partition: Partition) -> None:
         fetcher = self._fetcher_of(partition)

@@ -1,4 +1,3 @@
-from dataclasses import replace
 
 from tidelog.model import NO_OFFSET
 from tidelog_broker.partition import isr
@@ -164,7 +163,7 @@ def test_a_follower_behind_the_leaders_end_is_not_caught_up_by_its_session() -> 
 
 
 def test_a_grant_is_not_taken_back_by_a_session_that_has_ended() -> None:
-    granted = replace(in_session(10, 150), last_caught_up_ms=900)
+    granted = in_session(10, 150)._replace(last_caught_up_ms=900)
     assert isr.told_again(granted, leader_end=10).last_caught_up_ms == 900
 
 

@@ -247,3 +247,16 @@ async def test_a_state_within_its_epoch_hurries_nobody_and_a_new_epoch_does() ->
     await settled()
     assert broker.hurried == 1
     await broker.fetchers.close()
+
+
+async def test_whoever_is_to_stop_follows_only_where_it_is_in_sync() -> None:
+    broker = Broker()
+    handed_over = broker.new_partition(0, state(leader=1))
+    awaited = broker.new_partition(1, state(leader=1))
+    await settled()
+    broker.fetchers.join_nothing()
+    broker.take(handed_over, state(leader=2, epoch=6, isr=(1, 2)), 11)
+    broker.take(awaited, state(leader=2, epoch=6), 11)
+    await settled()
+    assert broker.waiting == {address_of(2): [on(1)]}
+    await broker.fetchers.close()
