@@ -63,6 +63,7 @@ from tidelog_broker.storage.disk_use import disk_use
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.config import load
 from tidelog_runtime.external_addresses import ExternalAddresses
+from tidelog_runtime.garbage_collection import collecting_garbage
 from tidelog_runtime.metadata.etcd import EtcdStore
 from tidelog_runtime.telemetry.explained import Explained
 from tidelog_runtime.telemetry.external_inspect import ExternalInspectServicer
@@ -301,7 +302,10 @@ async def run(config: BrokerConfig) -> int:
         return [known.registration.address for _, known in sorted(broker.cache.brokers.items())]
 
     try:
-        async with publishing(broker.state_changes, live_brokers, config) as end_publishing:
+        async with (
+            collecting_garbage(),
+            publishing(broker.state_changes, live_brokers, config) as end_publishing,
+        ):
             return await live(broker, edge, stop_requested, left=end_publishing)
     finally:
         if metrics_server is not None:

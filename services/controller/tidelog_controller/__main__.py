@@ -43,6 +43,7 @@ from tidelog_controller.shell.service import ControllerService
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.config import load
 from tidelog_runtime.external_addresses import ExternalAddresses
+from tidelog_runtime.garbage_collection import collecting_garbage
 from tidelog_runtime.metadata.etcd import EtcdStore
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.measured_store import MeasuredStore
@@ -106,7 +107,7 @@ async def _serve(config: ControllerConfig) -> int:
             await each.start()
         log.info("controller_started", address=address, cluster=config.cluster)
         find_brokers = partial(registered_brokers, parts.store, Keys(config.cluster))
-        async with publishing(parts.state_changes, find_brokers, config):
+        async with collecting_garbage(), publishing(parts.state_changes, find_brokers, config):
             return await _run_until(stopping, parts.service, log)
     except MetricsUnavailableError as error:
         log.error("cannot_listen", listen=config.metrics_listen, problem=str(error))

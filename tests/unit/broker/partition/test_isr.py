@@ -1,4 +1,3 @@
-
 from tidelog.model import NO_OFFSET
 from tidelog_broker.partition import isr
 from tidelog_broker.partition.isr import FollowerProgress, IsrChange, SessionTime

@@ -1,0 +1,102 @@
+"""Garbage is collected where a service has time for it, and in the end whether or not it has."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+
+from tidelog_runtime import garbage_collection
+from tidelog_runtime.garbage_collection import (
+    LONGEST_WAIT_S,
+    LOOKS_EACH_LATER,
+    MOST_NEW,
+    QUIET_S,
+    QUIET_SHARE,
+    WORTH_A_LOOK,
+    Collections,
+    collecting_garbage,
+)
+
+IDLE, BUSY = QUIET_SHARE / 2, 1.0
+TICK_S = 0.1
+
+
+@pytest.fixture
+def collections() -> Collections:
+    return Collections(now_s=0)
+
+
+def looks(
+    collections: Collections, share: float, new_objects: int, since_s: float, for_s: float
+) -> list[float]:
+    """When it looks, in seconds from then on."""
+    ticks = range(1, round(for_s / TICK_S) + 1)
+    due = [collections.due(since_s + n * TICK_S, share, new_objects) for n in ticks]
+    return [round(n * TICK_S, 3) for n, look in zip(ticks, due, strict=True) if look is not None]
+
+
+def test_little_that_is_new_is_not_worth_a_look(collections: Collections) -> None:
+    assert looks(collections, IDLE, WORTH_A_LOOK - 1, 0, 100) == []
+
+
+def test_a_service_that_has_been_quiet_looks_at_once(collections: Collections) -> None:
+    looks(collections, IDLE, 0, 0, 10)
+    assert looks(collections, IDLE, WORTH_A_LOOK, 10, TICK_S) == [TICK_S]
+
+
+def test_a_burst_is_let_pass(collections: Collections) -> None:
+    """However long the service was quiet before, and though it waits for others in between."""
+    looks(collections, IDLE, 0, 0, 100)
+    assert looks(collections, BUSY, 9 * WORTH_A_LOOK, 100, 1) == []
+    assert looks(collections, IDLE, 9 * WORTH_A_LOOK, 101, QUIET_S / 2) == []
+    assert looks(collections, BUSY, 9 * WORTH_A_LOOK, 101.5, 1) == []
+    (first, *_) = looks(collections, IDLE, 9 * WORTH_A_LOOK, 102.5, 10)
+    assert first == pytest.approx(QUIET_S, abs=TICK_S)
+
+
+def test_who_is_busy_for_good_looks_now_and_then(collections: Collections) -> None:
+    at = looks(collections, BUSY, WORTH_A_LOOK, 0, 20)
+    assert [later - earlier for earlier, later in pairwise(at)] == pytest.approx(
+        [LONGEST_WAIT_S] * 2, abs=2 * TICK_S
+    )
+
+
+def test_what_outlives_some_looks_is_looked_at_later(collections: Collections) -> None:
+    due = [collections.due(10 + s, IDLE, WORTH_A_LOOK) for s in range(2 * LOOKS_EACH_LATER)]
+    assert [at for at, look in enumerate(due) if look == 1] == [9, 19]
+    assert due.count(0) == 18
+
+
+@pytest.fixture
+def thresholds_stay() -> Iterator[None]:
+    before = gc.get_threshold()
+    yield
+    gc.set_threshold(*before)
+
+
+class Knot:
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.mark.usefixtures("thresholds_stay")
+def test_knots_go_while_the_service_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(garbage_collection, "INTERVAL_S", 0.01)
+    monkeypatch.setattr(garbage_collection, "WORTH_A_LOOK", 1)
+    monkeypatch.setattr(garbage_collection, "QUIET_S", 0)
+
+    async def service() -> None:
+        gone = asyncio.Event()
+        weakref.finalize(Knot(), gone.set)
+        assert not gone.is_set()
+        async with collecting_garbage():
+            assert gc.get_threshold()[0] == MOST_NEW
+            await asyncio.wait_for(gone.wait(), 10)
+        assert len(asyncio.all_tasks()) <= 2
+
+    asyncio.run(service())
