@@ -16,8 +16,8 @@ from bench.suite.progress import Display
 from bench.suite.settings import Settings
 from bench.worker import Worker
 from tidelog_controller.state.events import ConnectionEnded, CreateTopic, DialOutcome
+from tidelog_runtime.garbage_collection import LATER_THRESHOLDS, MOST_NEW
 from tidelog_runtime.metadata.schema import STOPPING
-from tidelog_runtime.quick_start import GC_THRESHOLDS
 
 BROKERS = 3
 FACTOR = 3
@@ -41,9 +41,9 @@ QUANTITIES = (
 
 
 async def measure(partitions: int) -> SizeFigures:
-    # As the services set it.
+    # As the services set it; in a burst they do not collect by themselves.
     gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
+    gc.set_threshold(MOST_NEW, *LATER_THRESHOLDS)
     figures = SizeFigures(partitions)
     lone = LoneController(BROKERS)
     lone.take_over()
