@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from tidelog.model import TopicPartition
+
+# So many keys are known by sight: in a failover each of thousands is met again and again.
+KEYS_REMEMBERED = 1 << 17
 
 
 class Keys:
@@ -40,6 +44,7 @@ class Keys:
             self.cluster: ClusterKey(),
             self.throttle: ThrottleKey(),
         }
+        self._parse = lru_cache(KEYS_REMEMBERED)(self._parse_anew)
 
     def controller_process(self, controller_id: int) -> str:
         return f"{self.controller_processes}{controller_id}"
@@ -90,7 +95,11 @@ class Keys:
         return self.partition_counts + name
 
     def parse(self, key: str) -> ParsedKey | None:
-        """What a key is about; None for keys that this version does not know."""
+        """What a key is about; None for keys that this version does not know. Raises ValueError
+        where it cannot be told."""
+        return self._parse(key)
+
+    def _parse_anew(self, key: str) -> ParsedKey | None:
         if key in self._single:
             return self._single[key]
         if key.startswith(self.controller_processes):
