@@ -96,11 +96,18 @@ class FlushProgress:
         """Whether anything is not on the disk, or nobody knows whether it is."""
         return (
             self.flushed_offset < log_end_offset
-            or self._names_changed != self._names_synced
+            or self._has_unsynced_names
             or not self._name_synced
             or bool(self._begun)
-            or (bool(epochs) and epochs != self._epochs_synced)
+            or self._has_unsynced(epochs)
         )
+
+    @property
+    def _has_unsynced_names(self) -> bool:
+        return self._names_changed != self._names_synced
+
+    def _has_unsynced(self, epochs: tuple[EpochEntry, ...]) -> bool:
+        return bool(epochs) and epochs != self._epochs_synced
 
     def begin(
         self,
@@ -114,14 +121,14 @@ class FlushProgress:
         state = FlushState(self._cuts, epochs, self._names_changed)
         unsynced = segments.unsynced(self.flushed_offset, MAX_FLUSHED_SEGMENTS)
         directories: list[PurePath] = []
-        if self._names_changed != self._names_synced:
+        if self._has_unsynced_names:
             directories.append(directory)
         if not self._name_synced:
             directories.append(directory.parent)
         opened: list[DiskFile] = []
         try:
             opened.extend(disk.open(segment.path) for segment in unsynced)
-            if epochs and epochs != self._epochs_synced:
+            if self._has_unsynced(epochs):
                 opened.append(epoch_file.open())
         except OSError:
             for file in opened:
