@@ -34,5 +34,6 @@ def imports_done() -> None:
 
 
 def process_ends() -> None:
-    """What is left goes with the process: the collector would look at all of it twice more."""
+    """What is left goes with the process: the collector would look at all of it twice more, which
+    takes 0.3 s where a million objects are left."""
     gc.freeze()

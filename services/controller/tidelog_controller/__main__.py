@@ -254,4 +254,6 @@ async def _run_until(
 
 if __name__ == "__main__":
     quick_start.imports_done()
-    sys.exit(main())
+    status = main()
+    quick_start.process_ends()
+    sys.exit(status)
