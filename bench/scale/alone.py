@@ -16,7 +16,7 @@ from bench.suite.progress import Display
 from bench.suite.settings import Settings
 from bench.worker import Worker
 from tidelog_controller.state.events import ConnectionEnded, CreateTopic, DialOutcome
-from tidelog_runtime.garbage_collection import LATER_THRESHOLDS, MOST_NEW
+from tidelog_runtime.garbage_collection import THRESHOLDS
 from tidelog_runtime.metadata.schema import STOPPING
 
 BROKERS = 3
@@ -43,7 +43,7 @@ QUANTITIES = (
 async def measure(partitions: int) -> SizeFigures:
     # As the services set it; in a burst they do not collect by themselves.
     gc.freeze()
-    gc.set_threshold(MOST_NEW, *LATER_THRESHOLDS)
+    gc.set_threshold(*THRESHOLDS)
     figures = SizeFigures(partitions)
     lone = LoneController(BROKERS)
     lone.take_over()

@@ -22,11 +22,16 @@ QUIET_SHARE = 0.3
 QUIET_S = 1.0
 # Who is not quiet in all that time is busy for good, and has to take the time.
 LONGEST_WAIT_S = 5.0
-# A later look at what outlived so many of the first ones.
+# Each so many looks also take in what outlived the others since.
 LOOKS_EACH_LATER = 10
-# Beyond so many new ones Python looks by itself, whatever else there is to do.
+# After so many looks there is one at everything, which takes half a second where a million objects
+# are; of a service that is busy for good, after ten times as many.
+LOOKS_EACH_FULL = 100
+LOOKS_EACH_FULL_IF_BUSY = 1_000
+# Beyond so many new ones Python looks by itself, and at these alone.
 MOST_NEW = 1_000_000
-LATER_THRESHOLDS = (20, 100)
+_NEVER = 1 << 30
+THRESHOLDS = (MOST_NEW, _NEVER, _NEVER)
 
 
 class Collections:
@@ -36,6 +41,7 @@ class Collections:
         self._busy_at_s = now_s
         self._waits_since_s: float | None = None
         self._looks = 0
+        self._looks_since_full = 0
 
     def due(self, now_s: float, used_share: float, new_objects: int) -> int | None:
         """Which generation to collect now; None: none. `used_share`: of a core, by this process,
@@ -52,13 +58,17 @@ class Collections:
             return None
         self._waits_since_s = None
         self._looks += 1
+        self._looks_since_full += 1
+        if self._looks_since_full >= (LOOKS_EACH_FULL if is_quiet else LOOKS_EACH_FULL_IF_BUSY):
+            self._looks_since_full = 0
+            return 2
         return 1 if self._looks % LOOKS_EACH_LATER == 0 else 0
 
 
 @asynccontextmanager
 async def collecting_garbage() -> AsyncIterator[None]:
     """Where there is time for it, while the service does what is inside."""
-    gc.set_threshold(MOST_NEW, *LATER_THRESHOLDS)
+    gc.set_threshold(*THRESHOLDS)
     collecting = asyncio.create_task(_collect())
     try:
         yield

@@ -13,6 +13,7 @@ import gc
 import os
 import sys
 
+# For those who do not collect where they have time for it, by `garbage_collection`.
 GC_THRESHOLDS = (50_000, 20, 100)
 
 if "rich" not in sys.modules:

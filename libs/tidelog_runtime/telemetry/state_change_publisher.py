@@ -46,7 +46,7 @@ FIRST_PAUSE_MS = 500
 MAX_PAUSE_MS = 30_000
 # The failure in a row of which the log tells, after pauses of 7.5 s in all.
 TOLD_FAILURE = 5
-# At the end of the service, for what is queued then.
+# At the end of the service, for what is queued then or told by then.
 FLUSH_TIMEOUT_MS = 500
 # Of the producer: how long the first of a batch waits for others, and how long a batch is
 # tried before it counts as not taken.
@@ -99,8 +99,7 @@ async def publishing(
     state_changes: StateChangeLog, find_brokers: FindBrokers, config: RegisteredConfig
 ) -> AsyncIterator[Callable[[], None]]:
     """State changes are published while the service does what is inside, where it is
-    configured to; and no longer than until what this yields is called, so that what is queued
-    then has its time while the service ends."""
+    configured to. What this yields is to be called once the service ends: see `hasten`."""
     if not config.state_changes_topic:
         yield lambda: None
         return
@@ -108,16 +107,10 @@ async def publishing(
         state_changes, find_brokers, new_event_producer, config.state_changes_queue_events
     )
     running = asyncio.create_task(publisher.run())
-
-    def end() -> None:
-        # A second time would take its time from it.
-        if not running.cancelling():
-            running.cancel()
-
     try:
-        yield end
+        yield publisher.hasten
     finally:
-        end()
+        running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 
 
@@ -141,6 +134,7 @@ class StateChangePublisher:
         self._grew = asyncio.Event()
         self._fills_a_row = asyncio.Event()
         self._producer: EventProducer | None = None
+        self._ends_at: float | None = None  # loop time, once the service ends
         self._pause_ms = FIRST_PAUSE_MS
         self._failures = 0
         # Since the queue was empty last.
@@ -148,8 +142,8 @@ class StateChangePublisher:
         state_changes.add_sink(self._take)
 
     async def run(self) -> None:
-        """Until cancelled; then whatever is queued has so long as FLUSH_TIMEOUT_MS, where
-        the topic took the last that was sent."""
+        """Until cancelled; then whatever is queued has so long as FLUSH_TIMEOUT_MS, since it was
+        told to `hasten` if it was, where the topic took the last that was sent."""
         try:
             while True:
                 try:
@@ -162,6 +156,13 @@ class StateChangePublisher:
                 self._pause_ms = min(2 * self._pause_ms, MAX_PAUSE_MS)
         finally:
             await self._end()
+
+    def hasten(self) -> None:
+        """From now on all is sent at once. So most of it has gone when the rest of the service has
+        ended, which need not wait for it as long."""
+        if self._ends_at is None:
+            self._ends_at = asyncio.get_running_loop().time() + FLUSH_TIMEOUT_MS / 1000
+        self._fills_a_row.set()
 
     def _take(self, change: StateChange) -> None:
         if not is_published(change):
@@ -190,14 +191,14 @@ class StateChangePublisher:
             sent = await self._send_some(self._producer)
             self._pause_ms = FIRST_PAUSE_MS
             self._tell_going_on()
-            if self._queue:
+            if self._queue and self._ends_at is None:
                 await asyncio.sleep(sent / MAX_EVENTS_PER_SECOND)
 
     async def _gather(self) -> None:
         """Until what is queued is a row by itself."""
         latest = asyncio.get_running_loop().time() + MAX_GATHERING_MS / 1000
         gathered = 0
-        while gathered < len(self._queue) < self._row_events:
+        while gathered < len(self._queue) < self._row_events and self._ends_at is None:
             left = latest - asyncio.get_running_loop().time()
             if left <= 0:
                 return
@@ -289,8 +290,9 @@ class StateChangePublisher:
     async def _publish_rest(self) -> None:
         if self._producer is None:
             return
+        self.hasten()
         try:
-            async with asyncio.timeout(FLUSH_TIMEOUT_MS / 1000):
+            async with asyncio.timeout_at(self._ends_at):
                 while self._queue:
                     await self._send_some(self._producer)
         except (TimeoutError, TidelogError, UnreachableError):

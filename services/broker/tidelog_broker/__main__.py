@@ -304,9 +304,9 @@ async def run(config: BrokerConfig) -> int:
     try:
         async with (
             collecting_garbage(),
-            publishing(broker.state_changes, live_brokers, config) as end_publishing,
+            publishing(broker.state_changes, live_brokers, config) as hasten_publishing,
         ):
-            return await live(broker, edge, stop_requested, left=end_publishing)
+            return await live(broker, edge, stop_requested, on_left=hasten_publishing)
     finally:
         if metrics_server is not None:
             metrics_server.stop()

@@ -471,11 +471,11 @@ class Broker:
     async def hand_over(self) -> None:
         """Asks to lead nothing and to be in sync with nothing any more, and waits for it as
         long as somebody else can lead, there is a controller, and the time allows. Until
-        then this broker serves as ever, and follows where it is in sync."""
+        then this broker serves as ever, and follows but for what it was taken out of."""
         if self._registration is None or self._watch is None or self.cache.controller is None:
             return
         self.inspection.is_stopping = True
-        self._fetchers.join_nothing()
+        self._fetchers.follow_only_in_sync()
         change = self._change_ids.stopping()
         self._tell_stopping(change, Stage.REQUESTED)
         try:

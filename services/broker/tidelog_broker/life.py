@@ -36,9 +36,9 @@ async def live(
     broker: Broker,
     edge: Edge,
     stop_requested: asyncio.Event,
-    left: Callable[[], None] = lambda: None,
+    on_left: Callable[[], None] = lambda: None,
 ) -> int:
-    """Returns the exit status. Raises what kept the broker from starting. `left`: is called once
+    """Returns the exit status. Raises what kept the broker from starting. `on_left`: is called once
     the broker belongs to no cluster any more."""
     starting = asyncio.create_task(_start(broker, edge))
     ends = [asyncio.create_task(event.wait()) for event in (stop_requested, broker.faults.found)]
@@ -55,7 +55,7 @@ async def live(
         await edge.set_serving(False)
         await broker.hand_over()
     await broker.leave()
-    left()
+    on_left()
     await edge.stop()
     await broker.stop()
     _log.info("stopped")

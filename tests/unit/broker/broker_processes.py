@@ -129,6 +129,9 @@ class Process:
     def partition(self) -> Partition:
         return next(p for p in self.broker.manager.all() if p.name == NAME)
 
+    def follows(self) -> bool:
+        return self.broker._fetchers.progress_of(self.partition) is not None
+
     async def produce(self, timeout_ms: int = 1000) -> ProduceOutcome:
         entry = ProduceEntry(NAME, "", [sent()])
         (outcome,) = await self.broker.produce([entry], Acks.ALL, timeout_ms)

@@ -243,8 +243,11 @@ async def test_whoever_hands_over_is_stopping_and_waits_until_it_is_in_no_isr(
     await until(lambda: leader.broker.cache.revision >= revision)
     await settled()
     assert not handing_over.done()
-    cluster.elect(follower, epoch=6)
+    assert leader.follows()
+    wanted, revision = cluster.elect(follower, epoch=6)
     await asyncio.wait_for(handing_over, 1)
+    await cluster.tell(leader, wanted, revision)
+    assert not leader.follows()
     for process in (leader, follower):
         await process.stop()
 

@@ -52,7 +52,12 @@ async def told_by(process: Process) -> BrokerState:
 async def test_a_broker_that_waits_for_the_store_listens_and_says_so(cluster: Cluster) -> None:
     process, edge, stop = Process(cluster, 1), RecordingEdge(), asyncio.Event()
     process.store.disconnect()
-    living = asyncio.create_task(live(process.broker, edge, stop))
+    left: list[tuple[bool, bool | None]] = []
+
+    def on_left() -> None:
+        left.append((process.broker.stopped.is_set(), edge.serving))
+
+    living = asyncio.create_task(live(process.broker, edge, stop, on_left))
     await until(lambda: process.broker.store.health.unreachable_ms >= 0)
     assert edge.serving is False
     state = await process.broker.inspection.describe(StateRequest())
@@ -64,6 +69,7 @@ async def test_a_broker_that_waits_for_the_store_listens_and_says_so(cluster: Cl
     stop.set()
     assert await living == 0
     assert edge.serving is None
+    assert left == [(True, False)], "once it had left, and before the edge was stopped"
 
 
 async def test_while_logs_are_opened_their_number_is_told_and_none_is_looked_at(

@@ -306,7 +306,8 @@ async def test_the_end_does_not_wait_for_a_topic_that_takes_nothing() -> None:
 
 
 @on_virtual_time
-async def test_what_is_queued_may_be_sent_while_the_service_ends() -> None:
+async def test_what_is_queued_is_sent_while_the_service_ends() -> None:
+    """And what is told meanwhile, so that nobody waits for it afterwards."""
     world = World()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(state_change_publisher, "new_event_producer", lambda _: world.producer)
@@ -315,27 +316,32 @@ async def test_what_is_queued_may_be_sent_while_the_service_ends() -> None:
             await asyncio.sleep(1)
             world.tell(2)
             end()
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.01)
             assert world.producer.revisions == [1, 2]
-            assert world.producer.closed == 1
+            world.tell(3)
+            await asyncio.sleep(0.01)
+            assert world.producer.revisions == [1, 2, 3]
             before = virtual_clock().monotonic_ms()
     assert virtual_clock().monotonic_ms() == before
+    assert world.producer.closed == 1
 
 
 @on_virtual_time
-async def test_publishing_that_is_to_end_soon_has_all_of_its_time() -> None:
-    """The end of the service takes none of it away."""
+async def test_what_cannot_be_sent_in_time_is_not_waited_for_once_more() -> None:
     world = World()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(state_change_publisher, "new_event_producer", lambda _: world.producer)
         async with publishing(world.log, world.find, RegisteredConfig(listen="127.0.0.1:0")) as end:
             world.tell(1)
             await asyncio.sleep(1)
-            world.producer.seconds = 0.3
-            world.tell(2)
+            world.producer.seconds = 0.2
+            world.tell(2, 3, 4, 5)
+            before = virtual_clock().monotonic_ms()
             end()
-            await asyncio.sleep(0.1)
-    assert world.producer.revisions == [1, 2]
+            await asyncio.sleep(0.3)
+    took_ms = virtual_clock().monotonic_ms() - before
+    assert took_ms == state_change_publisher.FLUSH_TIMEOUT_MS
+    assert world.producer.closed == 1
 
 
 @on_virtual_time

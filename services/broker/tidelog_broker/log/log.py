@@ -445,8 +445,8 @@ class Log:
 
     def end(self, room_for_producers: int) -> CleanLog | None:
         """Syncs and closes it. How it is left is for the broker to keep, and for the next `open`,
-        which reads no data then. None: it has failed, is closed already, or is synced still, for
-        that may fail."""
+        which reads no more than the last batch's header then. None: it has failed, is closed
+        already, or is synced still, for that may fail."""
         if self._closed:
             return None
         try:

@@ -5,11 +5,11 @@ A snapshot `<offset>.producers` holds the states as all batches below the offset
 those after it are read from the headers of the batches. There is one at the start of each
 segment and one for each SNAPSHOT_INTERVAL_BYTES of the active one, so that neither a start
 nor a cut reads more than that; a clean stop leaves one at the log's end where it does not keep
-them with those of other logs. The one at the log's start is synced, and written twice
-(`<offset>.producers-copy`), because the batches that would tell the same are gone: it is what
-silent producers are known by. Each start looks at both and mends one by the other. A cut first
-removes, durably, what lies above it; hence every snapshot is one of the batches that are below it
-now.
+them with those of other logs, or where the newest is far behind. The one at the log's start is
+synced, and written twice (`<offset>.producers-copy`), because the batches that would tell the same
+are gone: it is what silent producers are known by. Each start looks at both and mends one by the
+other. A cut first removes, durably, what lies above it; hence every snapshot is one of the batches
+that are below it now.
 """
 
 from __future__ import annotations

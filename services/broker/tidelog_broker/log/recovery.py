@@ -1,11 +1,11 @@
 """What is in a partition's directory when a log is opened (section 3 of ARCHITECTURE.md, "Whole or
 not").
 
-After a clean stop nothing is read but small files. After any other stop the segments
-from the recovery point on are read whole, and cut where they stop being sound. Where the
-machine went on, what may not have been synced is written again: the former life may have
-ended right after an fsync that failed, and the kernel takes for written what that one could
-not write (interleaving 9 of ARCHITECTURE.md). Uses files of its own, so that logs can be
+After a clean stop nothing is read but small files and the header of the last batch. After any
+other stop the segments from the recovery point on are read whole, and cut where they stop being
+sound. Where the machine went on, what may not have been synced is written again: the former life
+may have ended right after an fsync that failed, and the kernel takes for written what that one
+could not write (interleaving 9 of ARCHITECTURE.md). Uses files of its own, so that logs can be
 opened in several threads.
 """
 

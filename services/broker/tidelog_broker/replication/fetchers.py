@@ -66,7 +66,7 @@ class Fetchers:
         self._following: dict[Partition, _Followed] = {}
         # Cancelled, and not yet gone.
         self._ending: set[asyncio.Task[None]] = set()
-        self._joins_nothing = False
+        self._only_in_sync = False
         self._closed = False
 
     def update(self, partitions: Iterable[Partition]) -> None:
@@ -92,14 +92,14 @@ class Fetchers:
             self._fetcher(lane).follow(followed)
         self._stop_idle()
 
-    def join_nothing(self) -> None:
-        """Of this broker, which is to stop: what has to do without it from now on is followed
+    def follow_only_in_sync(self) -> None:
+        """Of a broker that is to stop: where a state comes that has it in sync no more, it follows
         no more. Thousands of partitions that it hands over would otherwise be named to their new
         leaders once more, in the midst of it."""
-        self._joins_nothing = True
+        self._only_in_sync = True
 
     def _leader_of(self, partition: Partition) -> int:
-        if self._joins_nothing and not partition.is_in_sync(partition.broker_id):
+        if self._only_in_sync and not partition.is_in_sync(partition.broker_id):
             return NO_LEADER
         return partition.leader_to_follow
 

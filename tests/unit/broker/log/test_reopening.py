@@ -62,12 +62,6 @@ def test_damage_in_what_was_synced_long_ago_is_cut_with_all_after_it(disk: Memor
     assert offsets(reopen(disk)) == [0]
 
 
-def test_a_clean_stop_hides_no_damage(disk: MemoryDisk) -> None:
-    ended(log_of(disk, batches_from(0, 3)))
-    flip(disk, 0, FRAME_BYTES + 80)
-    assert offsets(reopen(disk)) == [0]
-
-
 def failed_in_a_sync(disk: MemoryDisk) -> Log:
     """What lies below offset 3 was synced; what follows failed to be."""
     log = log_of(disk, batches_from(0, 3), SMALL_SEGMENTS)
@@ -133,7 +127,7 @@ def test_a_start_that_checks_all_writes_nothing_a_second_time(disk: MemoryDisk) 
         DIRECTORY,
         LogConfig(),
         clock=FakeClock(),
-        recovery_point=3,
+        recovery_point=20,
         writes_kept=True,
         check_all=True,
         left=left,

@@ -254,7 +254,7 @@ async def test_whoever_is_to_stop_follows_only_where_it_is_in_sync() -> None:
     handed_over = broker.new_partition(0, state(leader=1))
     awaited = broker.new_partition(1, state(leader=1))
     await settled()
-    broker.fetchers.join_nothing()
+    broker.fetchers.follow_only_in_sync()
     broker.take(handed_over, state(leader=2, epoch=6, isr=(1, 2)), 11)
     broker.take(awaited, state(leader=2, epoch=6), 11)
     await settled()
