@@ -40,8 +40,7 @@ class Collections:
     def __init__(self, now_s: float) -> None:
         self._busy_at_s = now_s
         self._waits_since_s: float | None = None
-        self._looks = 0
-        self._looks_since_full = 0
+        self._looks = 0  # since everything was looked at
 
     def due(self, now_s: float, used_share: float, new_objects: int) -> int | None:
         """Which generation to collect now; None: none. `used_share`: of a core, by this process,
@@ -58,9 +57,8 @@ class Collections:
             return None
         self._waits_since_s = None
         self._looks += 1
-        self._looks_since_full += 1
-        if self._looks_since_full >= (LOOKS_EACH_FULL if is_quiet else LOOKS_EACH_FULL_IF_BUSY):
-            self._looks_since_full = 0
+        if self._looks >= (LOOKS_EACH_FULL if is_quiet else LOOKS_EACH_FULL_IF_BUSY):
+            self._looks = 0
             return 2
         return 1 if self._looks % LOOKS_EACH_LATER == 0 else 0
 

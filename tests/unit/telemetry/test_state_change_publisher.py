@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -73,6 +74,17 @@ class World:
         running = asyncio.create_task(self.publisher.run())
         await asyncio.sleep(seconds)
         await self.stop(running)
+
+    @asynccontextmanager
+    async def service(self) -> AsyncIterator[Callable[[], None]]:
+        """That publishes, and has done so once."""
+        config = RegisteredConfig(listen="127.0.0.1:0")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(state_change_publisher, "new_event_producer", lambda _: self.producer)
+            async with publishing(self.log, self.find, config) as hasten:
+                self.tell(1)
+                await asyncio.sleep(1)
+                yield hasten
 
     async def stop(self, running: asyncio.Task[None]) -> None:
         running.cancel()
@@ -309,19 +321,15 @@ async def test_the_end_does_not_wait_for_a_topic_that_takes_nothing() -> None:
 async def test_what_is_queued_is_sent_while_the_service_ends() -> None:
     """And what is told meanwhile, so that nobody waits for it afterwards."""
     world = World()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(state_change_publisher, "new_event_producer", lambda _: world.producer)
-        async with publishing(world.log, world.find, RegisteredConfig(listen="127.0.0.1:0")) as end:
-            world.tell(1)
-            await asyncio.sleep(1)
-            world.tell(2)
-            end()
-            await asyncio.sleep(0.01)
-            assert world.producer.revisions == [1, 2]
-            world.tell(3)
-            await asyncio.sleep(0.01)
-            assert world.producer.revisions == [1, 2, 3]
-            before = virtual_clock().monotonic_ms()
+    async with world.service() as hasten:
+        world.tell(2)
+        hasten()
+        await asyncio.sleep(0.01)
+        assert world.producer.revisions == [1, 2]
+        world.tell(3)
+        await asyncio.sleep(0.01)
+        assert world.producer.revisions == [1, 2, 3]
+        before = virtual_clock().monotonic_ms()
     assert virtual_clock().monotonic_ms() == before
     assert world.producer.closed == 1
 
@@ -329,16 +337,12 @@ async def test_what_is_queued_is_sent_while_the_service_ends() -> None:
 @on_virtual_time
 async def test_what_cannot_be_sent_in_time_is_not_waited_for_once_more() -> None:
     world = World()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(state_change_publisher, "new_event_producer", lambda _: world.producer)
-        async with publishing(world.log, world.find, RegisteredConfig(listen="127.0.0.1:0")) as end:
-            world.tell(1)
-            await asyncio.sleep(1)
-            world.producer.seconds = 0.2
-            world.tell(2, 3, 4, 5)
-            before = virtual_clock().monotonic_ms()
-            end()
-            await asyncio.sleep(0.3)
+    async with world.service() as hasten:
+        world.producer.seconds = 0.2
+        world.tell(2, 3, 4, 5)
+        before = virtual_clock().monotonic_ms()
+        hasten()
+        await asyncio.sleep(0.3)
     took_ms = virtual_clock().monotonic_ms() - before
     assert took_ms == state_change_publisher.FLUSH_TIMEOUT_MS
     assert world.producer.closed == 1

@@ -3,11 +3,11 @@ look.
 
 A broker's logs leave one file for all of them, for to make files is what a stop of ten thousand
 would take its time with. It is not synced, since the data that it is about was. Nobody removes
-it: what it says of a log is believed where the same
-segments are there, and end with the very same batch, whose checksums cover its offset, leader
-epoch and time, so that a log which was cut and grew again by another leader ends with another; and
-where it is known to have been synced up to there (its recovery point, which a cut lowers), since
-what was copied anew from the same leader is the same, and may yet be on no disk.
+it: what it says of a log is believed where the same segments are there, and end with the very same
+batch, whose checksums cover its offset, leader epoch and time, so that a log which was cut and grew
+again by another leader ends with another; and where it is known to have been synced up to there
+(its recovery point, which a cut lowers), since what was copied anew from the same leader is the
+same, and may yet be on no disk.
 """
 
 from __future__ import annotations

@@ -100,9 +100,9 @@ def open_log(
     )
 
 
-def ended(log: Log) -> CleanLog:
+def ended(log: Log, room_for_producers: int = 1000) -> CleanLog:
     """By a clean stop."""
-    left = log.end(room_for_producers=1000)
+    left = log.end(room_for_producers)
     assert left is not None
     return left
 

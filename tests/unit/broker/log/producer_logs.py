@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from tidelog.batch import new_fence, stamp
 from tidelog.model import FIRST_NAMED_PRODUCER_ID, Batch
-from tidelog_broker.log.clean_shutdown import CleanLog
 from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.producer_history import SNAPSHOT_SUFFIX, snapshot_name
@@ -68,18 +68,7 @@ def segments_read(disk: MemoryDisk) -> set[int]:
     return {int(path.stem) for path, _ in disk.reads if path.suffix == ".log"}
 
 
-def reopen(
-    disk: MemoryDisk, recovery_point: int | None = None, left: CleanLog | None = None
-) -> Log:
-    return open_log(disk, config=SMALL_SEGMENTS, recovery_point=recovery_point, left=left)
-
-
-def left_with_a_snapshot(log: Log) -> CleanLog:
-    """By a clean stop that has no room for its producers among those of other logs."""
-    left = log.end(room_for_producers=0)
-    assert left is not None
-    return left
-
+reopen = partial(open_log, config=SMALL_SEGMENTS)
 
 BATCHES = written(A, B, A, NAMED, A, B, A)
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tidelog_broker.log.clean_shutdown import CleanLog
 from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.disk import OsDisk
 from tidelog_broker.log.epoch_file import EPOCHS_NAME
 from tidelog_broker.log.errors import LogFailedError
-from tidelog_broker.log.log import Log
 from tidelog_broker.log.recovery import FORMER_MARKER_NAME, LOG_START_NAME
 from tidelog_broker.log.segment_files import SegmentFiles
 from unit.broker.log.builders import (
@@ -39,10 +38,7 @@ def disk() -> MemoryDisk:
     return MemoryDisk()
 
 
-def reopen(
-    disk: MemoryDisk, recovery_point: int | None = None, left: CleanLog | None = None
-) -> Log:
-    return open_log(disk, config=SMALL_SEGMENTS, recovery_point=recovery_point, left=left)
+reopen = partial(open_log, config=SMALL_SEGMENTS)
 
 
 def test_a_start_after_a_clean_stop_reads_no_data(disk: MemoryDisk) -> None:

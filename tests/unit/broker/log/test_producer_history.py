@@ -43,7 +43,6 @@ from unit.broker.log.producer_logs import (
     expired,
     fence_at,
     known,
-    left_with_a_snapshot,
     reopen,
     segments_read,
     snapshots,
@@ -169,7 +168,7 @@ def test_a_snapshot_that_a_start_removed_does_not_come_back_after_a_power_failur
 
 
 def test_a_damaged_snapshot_is_said_and_the_batches_are_read_instead(disk: MemoryDisk) -> None:
-    left = left_with_a_snapshot(log_of(disk, BATCHES, SMALL_SEGMENTS))
+    left = ended(log_of(disk, BATCHES, SMALL_SEGMENTS), room_for_producers=0)
     disk.names[DIRECTORY / snapshot_name(7)].data[-3] ^= 1
     with capture_logs() as lines:
         log = reopen(disk, left=left)
@@ -185,7 +184,7 @@ def test_a_lost_snapshot_costs_no_more_than_a_longer_reading(disk: MemoryDisk) -
 
 
 def test_there_is_a_snapshot_for_each_segment_and_no_other(disk: MemoryDisk) -> None:
-    left = left_with_a_snapshot(log_of(disk, BATCHES, SMALL_SEGMENTS))
+    left = ended(log_of(disk, BATCHES, SMALL_SEGMENTS), room_for_producers=0)
     log = reopen(disk, left=left)
     for batch in written(*[B] * 3, start=7):
         log.append([batch])
