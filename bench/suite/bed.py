@@ -102,14 +102,15 @@ def retention(partitions: int) -> dict[str, str]:
 
 
 def _forget_pages(directory: Path) -> None:
-    for path in directory.rglob("*"):
-        try:
-            descriptor = os.open(path, os.O_RDONLY)
-        except OSError:  # deleted meanwhile
-            continue
-        try:
-            if path.is_file():
+    """Brokers delete files and directories meanwhile."""
+    for parent, _, names in os.walk(directory):
+        for name in names:
+            try:
+                descriptor = os.open(Path(parent, name), os.O_RDONLY)
+            except FileNotFoundError:
+                continue
+            try:
                 os.fdatasync(descriptor)  # only what is on the disk can be forgotten
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        finally:
-            os.close(descriptor)
+            finally:
+                os.close(descriptor)

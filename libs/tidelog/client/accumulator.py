@@ -149,6 +149,27 @@ class Accumulator:
             return None
         return Numbering(named=self._idempotence.of_a_name)
 
+    def can_go(
+        self, leader_of: Callable[[TopicPartition], Leader | None]
+    ) -> Callable[[TopicPartition], bool]:
+        """Whether a batch that is not full is to be sealed now, by its partition: it shares a
+        request with what waits for the same leader, or has one for itself if the leader owes no
+        answer (Nagle, RFC 896). Many small requests would only wait for one another there."""
+        leaders = map(leader_of, self._waiting)
+        waited_for = {leader.broker_id for leader in leaders if leader is not None}
+
+        def of(partition: TopicPartition) -> bool:
+            queue = self._queues.get(partition)
+            if queue is not None and queue.in_flight >= self._max_in_flight_per_partition:
+                return False
+            leader = leader_of(partition)
+            if leader is None:
+                return True
+            most = self._max_in_flight_per_broker if leader.broker_id in waited_for else 1
+            return self._in_flight.get(leader.broker_id, 0) < most
+
+        return of
+
     def drain(
         self, now_ms: int, leader_of: Callable[[TopicPartition], Leader | None]
     ) -> list[Request]:

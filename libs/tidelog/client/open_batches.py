@@ -1,8 +1,9 @@
-"""Records that gather until their batch is full or has lingered. No I/O."""
+"""Records that gather until their batch is full, or has lingered and can be sent. No I/O."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tidelog.client.delivery import Delivery
@@ -12,6 +13,8 @@ from tidelog.rpc.trace_context import Metadata, captured
 
 # Bounds a batch of records that are empty or nearly so.
 MAX_BATCH_RECORDS = 16_384
+# So much longer than it lingers a batch gathers where it could not be sent.
+MAX_GATHERING_MS = 100
 
 
 def record_bytes(key: bytes | None, value: bytes | None, headers: Headers) -> int:
@@ -96,21 +99,31 @@ class OpenBatches:
     def take(self, partition: TopicPartition) -> OpenBatch | None:
         return self._open.pop(partition, None)
 
-    def take_due(self, now_ms: int) -> list[OpenBatch]:
+    def take_due(
+        self, now_ms: int, can_go: Callable[[TopicPartition], bool]
+    ) -> tuple[list[OpenBatch], int | None]:
+        """Those that have lingered and can go; and when to ask again at the latest, None: when
+        one has been added. What cannot go gathers on: many small batches cost all that are on
+        their way more than one of as many records does."""
         due: list[OpenBatch] = []
+        next_ms = None
         for batch in self._open.values():
-            if batch.opened_ms + self._linger_ms > now_ms:
+            lingered_ms = batch.opened_ms + self._linger_ms
+            if lingered_ms <= now_ms < lingered_ms + MAX_GATHERING_MS:
+                if can_go(batch.partition):
+                    due.append(batch)
+                elif next_ms is None:
+                    next_ms = lingered_ms + MAX_GATHERING_MS
+            elif lingered_ms <= now_ms:
+                due.append(batch)
+            else:
+                next_ms = lingered_ms if next_ms is None else min(next_ms, lingered_ms)
                 break
-            due.append(batch)
         for batch in due:
             del self._open[batch.partition]
-        return due
+        return due, next_ms
 
     def take_all(self) -> list[OpenBatch]:
         batches = list(self._open.values())
         self._open.clear()
         return batches
-
-    def next_due_ms(self) -> int | None:
-        first = next(iter(self._open.values()), None)
-        return None if first is None else first.opened_ms + self._linger_ms

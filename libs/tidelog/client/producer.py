@@ -72,7 +72,8 @@ class Producer:
       InitProducerId and DescribeProducers itself (`Admin`). With the first batch that is not
       written it ends, and all that waits fails: no record takes the sequence of another.
     - `batch_bytes`: a batch is sent when its keys, values and headers reach this.
-    - `linger_ms`: or when its first record has waited this long.
+    - `linger_ms`: or when its first record has waited this long. While its leader owes this
+      producer an answer it gathers on, for 100 ms at most.
     - `buffer_bytes`: keys, values and headers held until they are delivered.
     - `max_in_flight_per_broker`: produce requests without an answer yet; of those,
       `max_in_flight_per_partition` may carry batches of one partition. Without
@@ -381,9 +382,11 @@ class Producer:
         return led or range(known.partitions)
 
     def _seal_due(self, now_ms: int) -> int | None:
-        for batch in self._open.take_due(now_ms):
+        can_go = self._accumulator.can_go(self._metadata.leader)
+        due, next_ms = self._open.take_due(now_ms, can_go)
+        for batch in due:
             self._seal_batch(batch)
-        return self._open.next_due_ms()
+        return next_ms
 
     def _seal_open(self, partition: TopicPartition) -> None:
         batch = self._open.take(partition)

@@ -74,6 +74,42 @@ def test_a_request_ends_at_its_limit_and_the_next_goes_beside_it() -> None:
     assert [len(r.groups[0].batches) for r in bench.drain()] == [2]
 
 
+def test_what_is_not_full_goes_alone_or_with_what_waits() -> None:
+    bench = Bench()
+
+    def can_go(partition: TopicPartition) -> bool:
+        return bench.accumulator.can_go(bench.leaders.get)(partition)
+
+    assert can_go(P1)
+    bench.seal(P0, b"a")
+    [first] = bench.drain()
+    assert not can_go(P1), "their leader owes an answer"
+    bench.leaders[P1] = Leader(2, 1, "two:1", "id")
+    assert can_go(P1), "another leader owes none"
+    bench.leaders[P1] = bench.leaders[P0]
+    bench.seal(P0, b"b")
+    assert can_go(P1), "it shares the request of what waits"
+    bench.drain()
+    bench.seal(P0, b"c")
+    assert not can_go(P1), "no further request may go there"
+    bench.accumulator.finish(first)
+    assert can_go(P1)
+    bench.leaders.clear()
+    assert can_go(P1), "nobody knows its leader: its time runs"
+
+
+def test_what_is_not_full_waits_for_its_partition() -> None:
+    bench = Bench(per_partition=1)
+    bench.seal(P0, b"a")
+    [request] = bench.drain()
+    bench.seal(P1, b"b")
+    assert not bench.accumulator.can_go(bench.leaders.get)(P0)
+    assert bench.accumulator.can_go(bench.leaders.get)(P1)
+    bench.accumulator.finish(request)
+    bench.accumulator.appended(request.groups[0], Appended(0, 1, 1))
+    assert bench.accumulator.can_go(bench.leaders.get)(P0)
+
+
 def test_requests_in_flight_to_a_broker_are_bounded() -> None:
     bench = Bench()
     for _ in range(2):

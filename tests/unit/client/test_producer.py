@@ -5,7 +5,7 @@ from typing import Any
 import grpc
 import pytest
 
-from tidelog.client import BatchReport, Producer
+from tidelog.client import BatchReport, Producer, open_batches
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Acks, Codec
 from tidelog.record_batch import check, decode
@@ -281,6 +281,40 @@ async def test_closing_without_flush_settles_all(cluster: FakeCluster) -> None:
     for delivery in (in_flight, waiting, lingering):
         with pytest.raises(TidelogError, match="closed"):
             await delivery
+
+
+async def test_records_gather_while_their_leader_owes_an_answer(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_batches, "MAX_GATHERING_MS", 60_000)
+    cluster.create("river", [0, 1])
+    owing = cluster.brokers[0]
+    async with Producer(cluster.bootstrap(), linger_ms=0) as producer:
+        await (await producer.send("river", b"0", partition=0))
+        owing.gate.clear()
+        sent = []
+        for value in (b"1", b"2", b"3", b"4"):
+            sent.append(await producer.send("river", value, partition=0))
+            await asyncio.sleep(0.01)
+        # Another leader is not waited for.
+        await (await producer.send("river", b"5", partition=1))
+        owing.gate.set()
+        await asyncio.gather(*sent)
+    counts = [batch.header.record_count for batch in cluster.partition("river").batches]
+    assert counts == [1, 1, 3]
+
+
+async def test_records_do_not_gather_behind_a_leader_that_hangs(cluster: FakeCluster) -> None:
+    cluster.create("river", [0, 0])
+    cluster.brokers[0].script["produce"].append("hang")
+    producer = Producer(cluster.bootstrap(), linger_ms=0)
+    hung = await producer.send("river", b"1", partition=0)
+    await asyncio.sleep(0.01)
+    await (await producer.send("river", b"2", partition=1))
+    assert not hung.done()
+    await producer.close(flush=False)
+    with pytest.raises(TidelogError, match="closed"):
+        await hung
 
 
 async def test_an_unwatched_failure_is_logged(
