@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from itertools import islice
+from itertools import chain, islice, takewhile
 from typing import NamedTuple
 
 from tidelog.errors import ErrorCode
@@ -63,6 +63,9 @@ class BrokerControl:
         self._overdue_told = False
         # In the order in which they became due: the first has waited longest.
         self._required: dict[TopicPartition, _Required] = {}
+        self._first: TopicPartition | None = None  # None: to be looked for
+        # Those of them that are neither deferred nor held back, in the order of that.
+        self._sendable: dict[TopicPartition, None] = {}
         self._by_topic: Counter[str] = Counter()
         # The newest of each partition, as long as it has a key, and of all of them.
         self._acknowledged: dict[TopicPartition, int] = {}
@@ -74,7 +77,8 @@ class BrokerControl:
         self._moved = 0
         self._moved_at_ms = 0
         self._deferred: dict[TopicPartition, _Deferred] = {}  # those refused one by one
-        # Those that have been held back from the first, and until when; none is deferred, too.
+        # Those that have been held back from the first, by the time until when; none is deferred,
+        # too.
         self._held_until_ms: dict[TopicPartition, int] = {}
         self._in_flight: _InFlight | None = None
         self._retry_at_ms = 0
@@ -109,18 +113,24 @@ class BrokerControl:
         if held is None:
             self._by_topic[partition.topic] += 1
             self._required[partition] = _Required(revision, now_ms)
+            self._sendable[partition] = None
         elif revision > held.revision:
             self._required[partition] = held._replace(revision=revision)
             # What was refused was an older state.
-            self._deferred.pop(partition, None)
+            if self._deferred.pop(partition, None) is not None:
+                self._sendable[partition] = None
 
     def hold(self, partition: TopicPartition, until_ms: int) -> None:
-        """What is required of it is not sent by itself before then, or before `release`."""
+        """What is required of it is not sent by itself before then, or before `release`. No earlier
+        time follows a later one."""
         if partition in self._required and partition not in self._deferred:
+            self._sendable.pop(partition, None)
+            self._held_until_ms.pop(partition, None)
             self._held_until_ms[partition] = until_ms
 
     def release(self, partition: TopicPartition) -> None:
-        self._held_until_ms.pop(partition, None)
+        if self._held_until_ms.pop(partition, None) is not None:
+            self._sendable[partition] = None
 
     def forget(self, partition: TopicPartition) -> None:
         """Its key is gone."""
@@ -130,6 +140,9 @@ class BrokerControl:
     def _require_no_more(self, partition: TopicPartition) -> None:
         if self._required.pop(partition, None) is None:
             return
+        if partition == self._first:
+            self._first = None
+        self._sendable.pop(partition, None)
         self._deferred.pop(partition, None)
         self._held_until_ms.pop(partition, None)
         self._by_topic[partition.topic] -= 1
@@ -161,23 +174,24 @@ class BrokerControl:
         self, is_stop: Callable[[TopicPartition], bool], now_ms: int
     ) -> tuple[bool, list[TopicPartition]]:
         """What the next command is to name, and whether that command stops replicas."""
+        self._release_until(now_ms)
+        again = [p for p, deferred in self._deferred.items() if deferred.retry_at_ms <= now_ms]
         stops: bool | None = None
         partitions: list[TopicPartition] = []
-        for partition in self._required:
-            deferred = self._deferred.get(partition)
-            if deferred is not None and deferred.retry_at_ms > now_ms:
-                continue
-            if self._held_until_ms.get(partition, now_ms) > now_ms:
-                continue
+        for partition in chain(self._sendable, again):
             if stops is None:
                 stops = is_stop(partition)
             elif stops != is_stop(partition):
                 continue
             partitions.append(partition)
-            self._held_until_ms.pop(partition, None)
             if len(partitions) == MAX_PARTITIONS_PER_COMMAND:
                 break
         return bool(stops), partitions
+
+    def _release_until(self, now_ms: int) -> None:
+        over = takewhile(lambda held: held[1] <= now_ms, self._held_until_ms.items())
+        for partition, _ in list(over):
+            self.release(partition)
 
     def sent(
         self,
@@ -230,23 +244,30 @@ class BrokerControl:
         """When there is something to send again; None: nothing waits for time to pass."""
         if self._in_flight is not None or not (self._required or self._full_state_due):
             return None
-        waiting = len(self._deferred) + len(self._held_until_ms)
-        if waiting < len(self._required) or self._full_state_due:
+        if self._sendable or self._full_state_due:
             return self._retry_at_ms
-        deferred = (d.retry_at_ms for d in self._deferred.values())
-        return max(self._retry_at_ms, min((*deferred, *self._held_until_ms.values())))
+        times = [deferred.retry_at_ms for deferred in self._deferred.values()]
+        times += islice(self._held_until_ms.values(), 1)
+        return max(self._retry_at_ms, min(times))
 
     def overdue_at_ms(self, timeout_ms: int) -> int | None:
         """When the longest wait becomes one to tell of; None: no wait, or told."""
         if self._overdue_told or not self._required:
             return None
-        return next(iter(self._required.values())).since_ms + timeout_ms
+        return self._longest_since_ms() + timeout_ms
 
     def waiting_ms(self, now_ms: int) -> int:
         """For how long the longest wait has lasted; 0: none does."""
         if not self._required:
             return 0
-        return max(0, now_ms - next(iter(self._required.values())).since_ms)
+        return max(0, now_ms - self._longest_since_ms())
+
+    def _longest_since_ms(self) -> int:
+        """Asked after each event, while a dictionary finds its first by passing all that left
+        before it."""
+        if self._first is None:
+            self._first = next(iter(self._required))
+        return self._required[self._first].since_ms
 
     def tell_overdue(self) -> None:
         """Told once, until all is acknowledged."""
@@ -316,6 +337,7 @@ class BrokerControl:
     def _defer(self, partition: TopicPartition, now_ms: int, problem: str) -> None:
         if partition not in self._required:
             return
+        self._sendable.pop(partition, None)
         self._held_until_ms.pop(partition, None)
         held = self._deferred.get(partition)
         failures = held.failures if held else 0

@@ -143,6 +143,40 @@ def test_a_partition_that_is_released_is_sent_at_once() -> None:
     assert send(made) == [at(0)]
 
 
+def test_partitions_are_held_each_until_its_own_time() -> None:
+    made = control((0, 5), (1, 5), (2, 5))
+    for partition, until_ms in ((0, 100), (1, 150), (0, 200)):
+        made.hold(at(partition), until_ms)
+    assert send(made) == [at(2)]
+    made.answered(1, CommandResult(None, [ok(2, 5)]), 0)
+    assert made.wake_at_ms() == 150
+    assert send(made, 2, 150) == [at(1)]
+    made.answered(2, CommandResult(None, [ok(1, 5)]), 150)
+    assert made.wake_at_ms() == 200
+    assert send(made, 3, 200) == [at(0)]
+
+
+def test_what_is_required_no_more_is_not_sent() -> None:
+    made = control((0, 5), (1, 5), (2, 5), (3, 5))
+    made.hold(at(0), 100)
+    assert send(made) == [at(1), at(2), at(3)]
+    made.answered(1, CommandResult(None, [refused(1), ok(2, 5), ok(3, 4)]), 0)
+    for partition in range(4):
+        made.forget(at(partition))
+        made.release(at(partition))
+    assert made.due(lambda _: False, MAX_RETRY_MS) == (False, [])
+    assert made.wake_at_ms() is None
+
+
+def test_what_was_refused_goes_behind_what_is_new() -> None:
+    made = control((0, 5), (1, 5))
+    send(made)
+    made.answered(1, CommandResult(None, [refused(0), refused(1)]), 0)
+    made.require(at(2), 6, FIRST_RETRY_MS)
+    made.require(at(1), 6, FIRST_RETRY_MS)
+    assert send(made, 2, FIRST_RETRY_MS) == [at(2), at(1), at(0)]
+
+
 def test_a_partition_that_a_full_state_names_waits_no_longer_than_its_refusal() -> None:
     made = control((0, 5))
     made.hold(at(0), 1_000)
@@ -225,6 +259,19 @@ def test_the_longest_wait_is_told_once() -> None:
     assert made.overdue_at_ms(10_000) == 10_000
     made.tell_overdue()
     assert made.overdue_at_ms(10_000) is None
+
+
+def test_the_longest_wait_is_that_of_those_that_still_wait() -> None:
+    made = control((0, 5), (1, 5))
+    made.require(at(2), 6, 700)
+    assert (made.waiting_ms(1_000), made.overdue_at_ms(10_000)) == (1_000, 10_000)
+    send(made, now_ms=800)
+    made.answered(1, CommandResult(None, [ok(0, 5), ok(1, 5)]), 900)
+    assert (made.waiting_ms(1_000), made.overdue_at_ms(10_000)) == (300, 10_700)
+    made.require(at(0), 7, 950)
+    made.forget(at(2))
+    made.require(at(2), 8, 980)
+    assert made.waiting_ms(1_000) == 50
 
 
 def test_after_all_is_acknowledged_a_new_wait_is_told_again() -> None:
