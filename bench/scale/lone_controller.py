@@ -49,10 +49,12 @@ COMMAND_TIMEOUT_MS = 10_000
 
 
 class Spent(NamedTuple):
-    """Processor seconds: deciding, and making what is told of it, for which the service takes time
-    that nobody waits for. `transactions`, `commands`: how many."""
+    """Processor seconds: deciding, of that with brokers' answers to commands, and making what is
+    told of it, for which the service takes time that nobody waits for. `transactions`, `commands`:
+    how many."""
 
     deciding_s: float = 0.0
+    answers_s: float = 0.0
     telling_s: float = 0.0
     transactions: int = 0
     commands: int = 0
@@ -60,6 +62,7 @@ class Spent(NamedTuple):
     def since(self, before: Spent) -> Spent:
         return Spent(
             self.deciding_s - before.deciding_s,
+            self.answers_s - before.answers_s,
             self.telling_s - before.telling_s,
             self.transactions - before.transactions,
             self.commands - before.commands,
@@ -112,7 +115,9 @@ class LoneController:
         self._now_ms += 1
         began = time.process_time()
         commands = self._controller.handle(event, self._now_ms, self._now_ms)
-        self._spend(deciding_s=time.process_time() - began)
+        took_s = time.process_time() - began
+        answers_s = took_s if isinstance(event, CommandAnswered) else 0.0
+        self._spend(deciding_s=took_s, answers_s=answers_s)
         for command in commands:
             self._carry_out(command)
 

@@ -418,12 +418,14 @@ class Context:
         self.operations.touch(partition)
         siblings = self._partitions.setdefault(partition.topic, {})
         old = siblings.pop(partition.partition, None)
-        if old is not None:
-            for broker_id in old.state.replicas:
-                self._by_broker[broker_id].pop(partition, None)
         if new is not None:
             siblings[partition.partition] = new
-            for broker_id in new.state.replicas:
+        held_by = old.state.replicas if old is not None else ()
+        placed_on = new.state.replicas if new is not None else ()
+        if held_by != placed_on:
+            for broker_id in held_by:
+                self._by_broker[broker_id].pop(partition, None)
+            for broker_id in placed_on:
                 self._by_broker.setdefault(broker_id, {})[partition] = None
         if not siblings:
             del self._partitions[partition.topic]
