@@ -24,25 +24,20 @@ FACTOR = 3
 PARTITIONS_OF_TOPIC = 1_000
 BOUNDED_SIZE = 100_000
 WANTED_GROWTH = 1.15
-# Not the plan as a whole: how much of the commands falls into it depends on how long it lasts.
-GROWING = {
-    "creation_cpu_s",
-    "takeover_cpu_s",
-    "plan_alone_cpu_s",
-    "failover_cpu_s",
-    "failover_telling_cpu_s",
-    "shutdown_cpu_s",
-}
 
+CPU = "s of processor"
 QUANTITIES = (
-    Quantity("creation_cpu_s", "creation, deciding", "s of processor"),
-    Quantity("takeover_cpu_s", "takeover, deciding, until all have taken all", "s of processor"),
-    Quantity("plan_cpu_s", "failover of a third, until all are elected", "s of processor", 3.0),
-    Quantity("plan_alone_cpu_s", "of that, without brokers' answers to commands", "s of processor"),
-    Quantity("failover_cpu_s", "failover of a third, with the other ISRs and all commands",
-             "s of processor"),
-    Quantity("failover_telling_cpu_s", "failover, telling (later)", "s of processor"),
-    Quantity("shutdown_cpu_s", "controlled shutdown of a broker", "s of processor"),
+    Quantity("creation_cpu_s", "creation, deciding", CPU, grows_linearly=True),
+    Quantity("takeover_cpu_s", "takeover, deciding, until all have taken all", CPU,
+             grows_linearly=True),
+    # The more there are, the more of the commands' answers come before the last is elected.
+    Quantity("plan_cpu_s", "failover of a third, until all are elected", CPU, 3.0),
+    Quantity("election_cpu_s", "failover of a third, until all are elected, without what answers "
+             "to commands bring", CPU, grows_linearly=True),
+    Quantity("failover_cpu_s", "failover of a third, with the other ISRs and all commands", CPU,
+             grows_linearly=True),
+    Quantity("failover_telling_cpu_s", "failover, telling (later)", CPU, grows_linearly=True),
+    Quantity("shutdown_cpu_s", "controlled shutdown of a broker", CPU, grows_linearly=True),
     Quantity("memory_mb", "most memory, the store simulated within it too", "MB", 1_000.0),
     Quantity("failover_leaders", "leaders that failed over", "partitions"),
     Quantity("failover_transactions", "transactions of the failover", "operations"),
@@ -89,8 +84,7 @@ def _failover(lone: LoneController, dead: int) -> dict[str, float]:
     whole = lone.spent.since(before)
     return {
         "plan_cpu_s": plan.deciding_s,
-        # The more there are, the more answers come before the last is elected.
-        "plan_alone_cpu_s": plan.deciding_s - plan.answers_s,
+        "election_cpu_s": plan.deciding_s - plan.answers_s,
         "failover_cpu_s": whole.deciding_s,
         "failover_telling_cpu_s": whole.telling_s,
         "failover_leaders": leaders,
@@ -125,6 +119,6 @@ def with_growth(found: Outcome) -> Outcome:
     grows = [
         at_most(f"growth of {quantity.text}: n to the power of", power, WANTED_GROWTH, "")
         for quantity in QUANTITIES
-        if quantity.key in GROWING and (power := exponents.get(quantity.key)) is not None
+        if quantity.grows_linearly and (power := exponents.get(quantity.key)) is not None
     ]
     return replace(found, results=[*found.results, *grows])

@@ -49,9 +49,9 @@ COMMAND_TIMEOUT_MS = 10_000
 
 
 class Spent(NamedTuple):
-    """Processor seconds: deciding, of that with brokers' answers to commands, and making what is
-    told of it, for which the service takes time that nobody waits for. `transactions`, `commands`:
-    how many."""
+    """Processor seconds: deciding; of that upon brokers' answers to commands, with whatever else
+    was due then; and making what is told of it, for which the service takes time that nobody waits
+    for. `transactions`, `commands`: how many."""
 
     deciding_s: float = 0.0
     answers_s: float = 0.0

@@ -13,12 +13,13 @@ from bench.suite.outcome import Chart, Line, Outcome, Point
 
 
 class Quantity(NamedTuple):
-    """`bound`: at `bounded_size` partitions."""
+    """`bound`: at `bounded_size` partitions. `grows_linearly`: it is to."""
 
     key: str
     text: str
     unit: str
     bound: float | None = None
+    grows_linearly: bool = False
 
 
 @dataclass(slots=True)

@@ -142,7 +142,13 @@ def produce(
         ),
     ] = 64 << 10,
     linger_ms: Annotated[
-        int, typer.Option("--linger-ms", min=0, max=MAX_LINGER_MS, help="or has waited this long.")
+        int,
+        typer.Option(
+            "--linger-ms",
+            min=0,
+            max=MAX_LINGER_MS,
+            help="or has waited this long (at most 100 ms longer while its leader owes an answer).",
+        ),
     ] = 5,
     timeout: _TimeoutOption = 120.0,
     producer_name: _ProducerNameOption = None,

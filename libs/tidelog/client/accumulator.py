@@ -1,8 +1,8 @@
 """What a producer holds until it is delivered: batches by partition, in order. No I/O.
 
-Records gather in a partition's open batch until it is full or has lingered; a sealed
-batch waits in its partition's queue; `drain` takes batches from the queues into one
-request per broker; a settled batch leaves, a failed one goes back to where it was.
+Records gather in a partition's open batch until it is full, or has lingered and is to go
+(`gathers_until`); a sealed batch waits in its partition's queue; `drain` takes batches from the
+queues into one request per broker; a settled batch leaves, a failed one goes back to where it was.
 
 Order: a partition's batches are numbered when they are sealed, and its queue is always
 sorted by that number. After a failure nothing more is sent for the partition until all
@@ -19,8 +19,10 @@ from bisect import insort
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 
 from tidelog.client.delivery import Appended, Outcome
+from tidelog.client.open_batches import MAX_GATHERING_MS
 from tidelog.client.produce_errors import (
     FAULT_OF_ONE,
     MAYBE_APPENDED,
@@ -105,7 +107,8 @@ class Accumulator:
         self._queues: dict[TopicPartition, _Queue] = {}
         # Queues with waiting batches; those that were just served are at the end.
         self._waiting: dict[TopicPartition, _Queue] = {}
-        self._in_flight: dict[int, int] = {}
+        # By broker, when each was sent that has no answer yet; the newest is last.
+        self._in_flight: dict[int, dict[Request, int]] = {}
         self.unsettled = 0
         self.fatal: TidelogError | None = None
 
@@ -149,26 +152,56 @@ class Accumulator:
             return None
         return Numbering(named=self._idempotence.of_a_name)
 
-    def can_go(
-        self, leader_of: Callable[[TopicPartition], Leader | None]
-    ) -> Callable[[TopicPartition], bool]:
-        """Whether a batch that is not full is to be sealed now, by its partition: it shares a
-        request with what waits for the same leader, or has one for itself if the leader owes no
-        answer (Nagle, RFC 896). Many small requests would only wait for one another there."""
-        leaders = map(leader_of, self._waiting)
-        waited_for = {leader.broker_id for leader in leaders if leader is not None}
+    def gathers_until(
+        self, now_ms: int, leader_of: Callable[[TopicPartition], Leader | None]
+    ) -> Callable[[TopicPartition], int]:
+        """Until when a batch that is not full gathers on, by its partition; now: it goes. A request
+        costs brokers more than the records in it, so where the answer to another is due there is
+        none for what is not full (Nagle, RFC 896), unless one is to be sent anyway."""
+        served = cache(lambda: self._brokers_to_ask(now_ms, leader_of))
+        blocked_ms = now_ms + MAX_GATHERING_MS
 
-        def of(partition: TopicPartition) -> bool:
-            queue = self._queues.get(partition)
-            if queue is not None and queue.in_flight >= self._max_in_flight_per_partition:
-                return False
+        def of(partition: TopicPartition) -> int:
             leader = leader_of(partition)
             if leader is None:
-                return True
-            most = self._max_in_flight_per_broker if leader.broker_id in waited_for else 1
-            return self._in_flight.get(leader.broker_id, 0) < most
+                return now_ms
+            queue = self._queues.get(partition)
+            if queue is not None and self._is_blocked(queue):
+                return blocked_ms
+            sent = self._in_flight.get(leader.broker_id)
+            if not sent:
+                return now_ms
+            if len(sent) >= self._max_in_flight_per_broker:
+                return blocked_ms
+            until_ms = next(reversed(sent.values())) + MAX_GATHERING_MS
+            return until_ms if leader.broker_id not in served() else now_ms
 
         return of
+
+    def _brokers_to_ask(
+        self, now_ms: int, leader_of: Callable[[TopicPartition], Leader | None]
+    ) -> set[int]:
+        """Those to which something waits to be sent, and can be."""
+        leaders = (self._leader_to_ask(q, now_ms, leader_of) for q in self._waiting.values())
+        return {leader.broker_id for leader in leaders if leader is not None}
+
+    def _leader_to_ask(
+        self,
+        queue: _Queue,
+        now_ms: int,
+        leader_of: Callable[[TopicPartition], Leader | None],
+    ) -> Leader | None:
+        """None: the next batch of the queue cannot be sent now."""
+        if self._is_blocked(queue):
+            return None
+        if queue.numbering is not None and not self._can_number(queue, queue.numbering):
+            return None
+        leader = leader_of(queue.partition)
+        return leader if leader is not None and queue.route.open_to(leader, now_ms) else None
+
+    def _is_blocked(self, queue: _Queue) -> bool:
+        """Until something that is in flight is answered."""
+        return queue.settling or queue.in_flight >= self._max_in_flight_per_partition
 
     def drain(
         self, now_ms: int, leader_of: Callable[[TopicPartition], Leader | None]
@@ -178,14 +211,10 @@ class Accumulator:
         full: list[Request] = []
         filling: dict[int, Request] = {}
         for queue in list(self._waiting.values()):
-            if queue.settling or queue.in_flight >= self._max_in_flight_per_partition:
+            leader = self._leader_to_ask(queue, now_ms, leader_of)
+            if leader is None:
                 continue
-            if queue.numbering is not None and not self._can_number(queue, queue.numbering):
-                continue
-            leader = leader_of(queue.partition)
-            if leader is None or not queue.route.open_to(leader, now_ms):
-                continue
-            request = self._request_for(leader, queue.waiting[0], filling, full)
+            request = self._request_for(leader, queue.waiting[0], filling, full, now_ms)
             if request is not None:
                 self._take(queue, leader, request)
         return [*full, *filling.values()]
@@ -209,17 +238,18 @@ class Accumulator:
         first: SealedBatch,
         filling: dict[int, Request],
         full: list[Request],
+        now_ms: int,
     ) -> Request | None:
         request = filling.get(leader.broker_id)
         if request is not None:
             if request.wire_bytes + first.wire_bytes <= self._max_request_bytes:
                 return request
             full.append(filling.pop(leader.broker_id))
-        in_flight = self._in_flight.get(leader.broker_id, 0)
-        if in_flight >= self._max_in_flight_per_broker:
+        in_flight = self._in_flight.setdefault(leader.broker_id, {})
+        if len(in_flight) >= self._max_in_flight_per_broker:
             return None
-        self._in_flight[leader.broker_id] = in_flight + 1
         request = filling[leader.broker_id] = Request(leader)
+        in_flight[request] = now_ms
         return request
 
     def _take(self, queue: _Queue, leader: Leader, request: Request) -> None:
@@ -252,7 +282,7 @@ class Accumulator:
     def finish(self, request: Request) -> None:
         """The request has been answered, or never will be. Each of its groups is told by
         itself, through `appended` or `failed`."""
-        self._in_flight[request.leader.broker_id] -= 1
+        del self._in_flight[request.leader.broker_id][request]
 
     def appended(self, group: Group, where: Appended) -> list[SealedBatch]:
         """Settles the batches of a group; returns them."""

@@ -1,10 +1,11 @@
-"""Records that gather until their batch is full, or has lingered and can be sent. No I/O."""
+"""Records that gather until their batch is full, or has lingered and is to go. No I/O."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tidelog.client.delivery import Delivery
 from tidelog.model import Codec, TopicPartition
@@ -13,7 +14,8 @@ from tidelog.rpc.trace_context import Metadata, captured
 
 # Bounds a batch of records that are empty or nearly so.
 MAX_BATCH_RECORDS = 16_384
-# So much longer than it lingers a batch gathers where it could not be sent.
+# So long a request without an answer holds back what is not full, and so much longer than it
+# lingers a batch gathers, whatever it waits for.
 MAX_GATHERING_MS = 100
 
 
@@ -52,9 +54,18 @@ class OpenBatch:
         )
 
 
+class Due(NamedTuple):
+    """`gathering`: the partitions of those that have lingered, too. `next_ms`: when to ask again at
+    the latest; None: nothing is open."""
+
+    batches: list[OpenBatch]
+    gathering: list[TopicPartition]
+    next_ms: int | None
+
+
 class OpenBatches:
     """One open batch a partition, in the order in which they were opened: linger is the
-    same for all, so the first is always the next that is due."""
+    same for all, so the first is always the next that has lingered."""
 
     def __init__(self, batch_bytes: int, linger_ms: int) -> None:
         self._batch_bytes = batch_bytes
@@ -99,29 +110,27 @@ class OpenBatches:
     def take(self, partition: TopicPartition) -> OpenBatch | None:
         return self._open.pop(partition, None)
 
-    def take_due(
-        self, now_ms: int, can_go: Callable[[TopicPartition], bool]
-    ) -> tuple[list[OpenBatch], int | None]:
-        """Those that have lingered and can go; and when to ask again at the latest, None: when
-        one has been added. What cannot go gathers on: many small batches cost all that are on
-        their way more than one of as many records does."""
-        due: list[OpenBatch] = []
+    def take_due(self, now_ms: int, gathers_until: Callable[[TopicPartition], int]) -> Due:
+        """What has lingered goes, or gathers on until the time that is given for its partition,
+        for MAX_GATHERING_MS at most."""
+        batches: list[OpenBatch] = []
+        gathering: list[TopicPartition] = []
         next_ms = None
         for batch in self._open.values():
-            lingered_ms = batch.opened_ms + self._linger_ms
-            if lingered_ms <= now_ms < lingered_ms + MAX_GATHERING_MS:
-                if can_go(batch.partition):
-                    due.append(batch)
-                elif next_ms is None:
-                    next_ms = lingered_ms + MAX_GATHERING_MS
-            elif lingered_ms <= now_ms:
-                due.append(batch)
-            else:
-                next_ms = lingered_ms if next_ms is None else min(next_ms, lingered_ms)
+            until_ms = lingered_ms = batch.opened_ms + self._linger_ms
+            if lingered_ms <= now_ms:
+                bound_ms = lingered_ms + MAX_GATHERING_MS
+                until_ms = min(bound_ms, gathers_until(batch.partition))
+            if until_ms <= now_ms:
+                batches.append(batch)
+                continue
+            next_ms = until_ms if next_ms is None else min(next_ms, until_ms)
+            if lingered_ms > now_ms:
                 break
-        for batch in due:
+            gathering.append(batch.partition)
+        for batch in batches:
             del self._open[batch.partition]
-        return due, next_ms
+        return Due(batches, gathering, next_ms)
 
     def take_all(self) -> list[OpenBatch]:
         batches = list(self._open.values())

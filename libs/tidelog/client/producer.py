@@ -73,13 +73,14 @@ class Producer:
       written it ends, and all that waits fails: no record takes the sequence of another.
     - `batch_bytes`: a batch is sent when its keys, values and headers reach this.
     - `linger_ms`: or when its first record has waited this long. While its leader owes this
-      producer an answer it gathers on, for 100 ms at most.
+      producer an answer it gathers on, for 100 ms at most, and goes along with what is sent there.
     - `buffer_bytes`: keys, values and headers held until they are delivered.
     - `max_in_flight_per_broker`: produce requests without an answer yet; of those,
       `max_in_flight_per_partition` may carry batches of one partition. Without
       idempotence 1 keeps the order of a partition through every retry, at a cost of speed.
     - `request_timeout_ms`: how long the leader may wait for its replicas.
-    - `delivery_timeout_ms`: how long a batch is tried before it is reported as failed.
+    - `delivery_timeout_ms`: how long a batch that gathers no more is tried before it is reported
+      as failed.
     - `retry_backoff_ms`: first and longest pause between tries, cut by up to half.
     - `on_delivery`: called with a report for every batch, delivered or failed; errors
       need not be looked for in the futures then.
@@ -382,11 +383,25 @@ class Producer:
         return led or range(known.partitions)
 
     def _seal_due(self, now_ms: int) -> int | None:
-        can_go = self._accumulator.can_go(self._metadata.leader)
-        due, next_ms = self._open.take_due(now_ms, can_go)
-        for batch in due:
-            self._seal_batch(batch)
+        while True:
+            gathers_until = self._accumulator.gathers_until(now_ms, self._metadata.leader)
+            batches, gathering, next_ms = self._open.take_due(now_ms, gathers_until)
+            if not batches:
+                break
+            # With what is sealed now, others of the same leader may go.
+            for batch in batches:
+                self._seal_batch(batch)
+        # Records without a key do not gather for one leader while another owes no answer.
+        for topic, partition in gathering:
+            if partition == self._sticky.current(topic):
+                self._sticky.move_to_idle(topic, self._usable(topic), self._idle(topic))
         return next_ms
+
+    def _idle(self, topic: str) -> Callable[[int], bool]:
+        """Of a partition of the topic: whether what is sent there does not have to gather."""
+        now_ms = self._clock.monotonic_ms()
+        gathers_until = self._accumulator.gathers_until(now_ms, self._metadata.leader)
+        return lambda partition: gathers_until(TopicPartition(topic, partition)) <= now_ms
 
     def _seal_open(self, partition: TopicPartition) -> None:
         batch = self._open.take(partition)
@@ -396,7 +411,7 @@ class Producer:
     def _seal_batch(self, batch: OpenBatch) -> None:
         topic, partition = batch.partition
         if self._sticky.current(topic) == partition:
-            self._sticky.move(topic, self._usable(topic))
+            self._sticky.move(topic, self._usable(topic), self._idle(topic))
         self._seal(
             batch.partition,
             batch.encode(self._codec),

@@ -42,9 +42,10 @@ class _Pending:
 
 
 class Sender:
-    """`seal_due(now_ms)` seals open batches that have lingered and returns when the next
-    one is due, or None. `identity` is that of an idempotent producer: batches of one may
-    be sent again while their first request may still be carried out."""
+    """`seal_due(now_ms)` seals open batches that have lingered and are to go, and returns when to
+    ask again at the latest, or None: when there is another one. `identity` is that of an idempotent
+    producer: batches of one may be sent again while their first request may still be carried
+    out."""
 
     def __init__(
         self,
@@ -128,15 +129,16 @@ class Sender:
     def _step(self) -> int | None:
         """Does all that can be done now; returns how long nothing else will be due."""
         now_ms = self._clock.monotonic_ms()
-        due = [self._seal_due(now_ms)]
+        due: list[int | None] = []
+        if self._identity is not None:
+            due.append(self._give_up_superseded(now_ms))
+        due.append(self._seal_due(now_ms))
         if not self._accumulator.unsettled:
-            return None if due[0] is None else max(due[0] - now_ms, 1)
+            return None if due[-1] is None else max(due[-1] - now_ms, 1)
         if now_ms >= self._next_expiry_ms:
             self._next_expiry_ms = now_ms + EXPIRY_INTERVAL_MS
             self._accumulator.expire(now_ms)
         due.append(self._next_expiry_ms)
-        if self._identity is not None:
-            due.append(self._give_up_superseded(now_ms))
         while requests := self._accumulator.drain(now_ms, self._metadata.leader):
             for request in requests:
                 pending = _Pending(request, now_ms, dict(enumerate(request.groups)))

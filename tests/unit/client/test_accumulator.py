@@ -2,6 +2,7 @@ import random
 
 from tidelog.client.accumulator import Accumulator, Idempotence
 from tidelog.client.delivery import Appended, Outcome
+from tidelog.client.open_batches import MAX_GATHERING_MS
 from tidelog.client.retry import Backoff, Leader
 from tidelog.client.sealed_batch import Group, Request
 from tidelog.client.sequences import Identity
@@ -74,40 +75,68 @@ def test_a_request_ends_at_its_limit_and_the_next_goes_beside_it() -> None:
     assert [len(r.groups[0].batches) for r in bench.drain()] == [2]
 
 
+GOES, BLOCKED = 1_000, 1_000 + MAX_GATHERING_MS
+
+
+def gathers_until(bench: Bench, partition: TopicPartition, now_ms: int = GOES) -> int:
+    return bench.accumulator.gathers_until(now_ms, bench.leaders.get)(partition)
+
+
 def test_what_is_not_full_goes_alone_or_with_what_waits() -> None:
     bench = Bench()
-
-    def can_go(partition: TopicPartition) -> bool:
-        return bench.accumulator.can_go(bench.leaders.get)(partition)
-
-    assert can_go(P1)
+    assert gathers_until(bench, P1) == GOES
     bench.seal(P0, b"a")
-    [first] = bench.drain()
-    assert not can_go(P1), "their leader owes an answer"
+    [first] = bench.drain(990)
+    assert gathers_until(bench, P1) == 990 + MAX_GATHERING_MS, "its leader owes an answer"
     bench.leaders[P1] = Leader(2, 1, "two:1", "id")
-    assert can_go(P1), "another leader owes none"
+    assert gathers_until(bench, P1) == GOES, "another leader owes none"
     bench.leaders[P1] = bench.leaders[P0]
     bench.seal(P0, b"b")
-    assert can_go(P1), "it shares the request of what waits"
-    bench.drain()
+    assert gathers_until(bench, P1) == GOES, "it shares the request of what waits"
+    bench.drain(995)
     bench.seal(P0, b"c")
-    assert not can_go(P1), "no further request may go there"
+    assert gathers_until(bench, P1) == BLOCKED, "no further request may go there"
     bench.accumulator.finish(first)
-    assert can_go(P1)
+    assert gathers_until(bench, P1) == GOES
     bench.leaders.clear()
-    assert can_go(P1), "nobody knows its leader: its time runs"
+    assert gathers_until(bench, P1) == GOES, "nobody knows its leader: its time runs"
+
+
+def test_an_answer_that_is_owed_for_long_holds_nothing_back() -> None:
+    bench = Bench(per_broker=3)
+    bench.seal(P0, b"a")
+    [slow] = bench.drain(500)
+    assert gathers_until(bench, P1) <= GOES
+    bench.seal(P1, b"b")
+    [quick] = bench.drain(990)
+    assert gathers_until(bench, P1) == 990 + MAX_GATHERING_MS
+    bench.accumulator.finish(quick)
+    assert gathers_until(bench, P1) <= GOES
+    bench.accumulator.finish(slow)
+    assert gathers_until(bench, P1) == GOES
+
+
+def test_what_waits_and_cannot_be_sent_takes_nothing_along() -> None:
+    bench = Bench(per_broker=3)
+    bench.seal(P0, b"a")
+    bench.fail(bench.drain_group(980), RETRIABLE, 980)
+    bench.seal(P1, b"b")
+    bench.drain(990)
+    assert bench.accumulator.waiting() == {P0: 1}
+    assert gathers_until(bench, P1) == 990 + MAX_GATHERING_MS, "the other pauses before a retry"
+    assert gathers_until(bench, P1, 1_050) == 1_050, "and is sent now"
 
 
 def test_what_is_not_full_waits_for_its_partition() -> None:
     bench = Bench(per_partition=1)
     bench.seal(P0, b"a")
-    [request] = bench.drain()
+    [request] = bench.drain(990)
     bench.seal(P1, b"b")
-    assert not bench.accumulator.can_go(bench.leaders.get)(P0)
-    assert bench.accumulator.can_go(bench.leaders.get)(P1)
+    assert gathers_until(bench, P0) == BLOCKED
+    assert gathers_until(bench, P1) == GOES
     bench.accumulator.finish(request)
     bench.accumulator.appended(request.groups[0], Appended(0, 1, 1))
-    assert bench.accumulator.can_go(bench.leaders.get)(P0)
+    assert gathers_until(bench, P0) == GOES
 
 
 def test_requests_in_flight_to_a_broker_are_bounded() -> None:

@@ -20,7 +20,7 @@ def waiter() -> Iterator["asyncio.Future[object]"]:
 class Bench:
     def __init__(self, waiter: "asyncio.Future[object]") -> None:
         self.open = OpenBatches(1000, LINGER_MS)
-        self.blocked: set[TopicPartition] = set()
+        self.until_ms: dict[TopicPartition, int] = {}
         self._waiter = waiter
 
     def add(self, partition: TopicPartition, now_ms: int) -> None:
@@ -35,9 +35,12 @@ class Bench:
             waiter=self._waiter,  # type: ignore[arg-type]
         )
 
-    def due(self, now_ms: int) -> tuple[list[TopicPartition], int | None]:
-        batches, next_ms = self.open.take_due(now_ms, lambda p: p not in self.blocked)
-        return [batch.partition for batch in batches], next_ms
+    def due(self, now_ms: int) -> tuple[list[TopicPartition], list[TopicPartition], int | None]:
+        def gathers_until(partition: TopicPartition) -> int:
+            return self.until_ms.get(partition, now_ms)
+
+        batches, gathering, next_ms = self.open.take_due(now_ms, gathers_until)
+        return [batch.partition for batch in batches], gathering, next_ms
 
 
 @pytest.fixture
@@ -46,31 +49,30 @@ def bench(waiter: "asyncio.Future[object]") -> Bench:
 
 
 def test_a_batch_is_due_when_it_has_lingered(bench: Bench) -> None:
-    assert bench.due(0) == ([], None)
+    assert bench.due(0) == ([], [], None)
     bench.add(P0, 100)
     bench.add(P1, 105)
     bench.add(P0, 107)
-    assert bench.due(109) == ([], 110)
-    assert bench.due(110) == ([P0], 115)
-    assert bench.due(115) == ([P1], None)
+    assert bench.due(109) == ([], [], 110)
+    assert bench.due(110) == ([P0], [], 115)
+    assert bench.due(115) == ([P1], [], None)
 
 
-def test_what_cannot_go_gathers_and_holds_up_nothing(bench: Bench) -> None:
-    bench.blocked = {P0}
+def test_what_gathers_on_holds_up_nothing(bench: Bench) -> None:
+    bench.until_ms = {P0: 140}
     bench.add(P0, 100)
     bench.add(P1, 105)
     bench.add(P2, 118)
-    assert bench.due(115) == ([P1], 128)
+    assert bench.due(115) == ([P1], [P0], 128)
     bench.add(P0, 116)
-    assert bench.due(128) == ([P2], 110 + MAX_GATHERING_MS)
+    assert bench.due(128) == ([P2], [P0], 140)
     assert bench.open.count(P0) == 2
-    bench.blocked = set()
-    assert bench.due(129) == ([P0], None)
+    assert bench.due(140) == ([P0], [], None)
 
 
-def test_what_cannot_go_gathers_no_longer_than_its_bound(bench: Bench) -> None:
-    bench.blocked = {P0}
-    bench.add(P0, 100)
+def test_nothing_gathers_on_beyond_its_bound(bench: Bench) -> None:
     end = 110 + MAX_GATHERING_MS
-    assert bench.due(end - 1) == ([], end)
-    assert bench.due(end) == ([P0], None)
+    bench.until_ms = {P0: end + 1}
+    bench.add(P0, 100)
+    assert bench.due(end - 1) == ([], [P0], end)
+    assert bench.due(end) == ([P0], [], None)

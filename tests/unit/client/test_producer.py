@@ -5,7 +5,7 @@ from typing import Any
 import grpc
 import pytest
 
-from tidelog.client import BatchReport, Producer, open_batches
+from tidelog.client import BatchReport, Producer, accumulator, open_batches
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Acks, Codec
 from tidelog.record_batch import check, decode
@@ -286,6 +286,7 @@ async def test_closing_without_flush_settles_all(cluster: FakeCluster) -> None:
 async def test_records_gather_while_their_leader_owes_an_answer(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(accumulator, "MAX_GATHERING_MS", 60_000)
     monkeypatch.setattr(open_batches, "MAX_GATHERING_MS", 60_000)
     cluster.create("river", [0, 1])
     owing = cluster.brokers[0]
@@ -304,17 +305,51 @@ async def test_records_gather_while_their_leader_owes_an_answer(
     assert counts == [1, 1, 3]
 
 
-async def test_records_do_not_gather_behind_a_leader_that_hangs(cluster: FakeCluster) -> None:
+async def test_a_leader_that_hangs_holds_up_its_other_partitions_once(
+    cluster: FakeCluster,
+) -> None:
     cluster.create("river", [0, 0])
-    cluster.brokers[0].script["produce"].append("hang")
+    leader, loop = cluster.brokers[0], asyncio.get_running_loop()
     producer = Producer(cluster.bootstrap(), linger_ms=0)
+    await (await producer.send("river", b"0", partition=1))
+    leader.script["produce"].append("hang")
     hung = await producer.send("river", b"1", partition=0)
-    await asyncio.sleep(0.01)
+    while len(leader.seen["produce"]) < 2:  # noqa: ASYNC110 - a broker tells nobody what it has seen
+        await asyncio.sleep(0.001)
+    began = loop.time()
     await (await producer.send("river", b"2", partition=1))
+    # Were each held back, they would take as many times 100 ms.
+    for _ in range(50):
+        await (await producer.send("river", b"3", partition=1))
+    assert loop.time() - began < 3
     assert not hung.done()
     await producer.close(flush=False)
     with pytest.raises(TidelogError, match="closed"):
         await hung
+
+
+async def test_records_without_a_key_go_to_leaders_that_owe_no_answer(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accumulator, "MAX_GATHERING_MS", 60_000)
+    monkeypatch.setattr(open_batches, "MAX_GATHERING_MS", 60_000)
+    cluster.create("delta", [0, 1, 2])
+    owing = cluster.brokers[0]
+    async with Producer(cluster.bootstrap(), linger_ms=0) as producer:
+        for partition in range(3):
+            await (await producer.send("delta", b"", partition=partition))
+        owing.gate.clear()
+        held = await producer.send("delta", b"", partition=0)
+        for _ in range(12):
+            # One at most gathers where the answer is owed, and it is not waited for.
+            sent = await producer.send("delta", b"")
+            await asyncio.wait([sent], timeout=0.05)
+        owing.gate.set()
+        await held
+        await producer.flush()
+    ends = [cluster.partition("delta", partition).end for partition in range(3)]
+    assert sum(ends) == 16
+    assert ends[0] <= 3
 
 
 async def test_an_unwatched_failure_is_logged(

@@ -173,20 +173,16 @@ class BrokerControl:
     def due(
         self, is_stop: Callable[[TopicPartition], bool], now_ms: int
     ) -> tuple[bool, list[TopicPartition]]:
-        """What the next command is to name, and whether that command stops replicas."""
+        """What the next command is to name, and whether that command stops replicas: what has
+        waited longest decides it."""
         self._release_until(now_ms)
         again = [p for p, deferred in self._deferred.items() if deferred.retry_at_ms <= now_ms]
-        stops: bool | None = None
-        partitions: list[TopicPartition] = []
-        for partition in chain(self._sendable, again):
-            if stops is None:
-                stops = is_stop(partition)
-            elif stops != is_stop(partition):
-                continue
-            partitions.append(partition)
-            if len(partitions) == MAX_PARTITIONS_PER_COMMAND:
-                break
-        return bool(stops), partitions
+        firsts = [*islice(self._sendable, 1), *again[:1]]
+        if not firsts:
+            return False, []
+        stops = is_stop(min(firsts, key=lambda p: self._required[p].since_ms))
+        fitting = (p for p in chain(self._sendable, again) if is_stop(p) == stops)
+        return stops, list(islice(fitting, MAX_PARTITIONS_PER_COMMAND))
 
     def _release_until(self, now_ms: int) -> None:
         over = takewhile(lambda held: held[1] <= now_ms, self._held_until_ms.items())

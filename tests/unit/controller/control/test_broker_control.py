@@ -177,6 +177,16 @@ def test_what_was_refused_goes_behind_what_is_new() -> None:
     assert send(made, 2, FIRST_RETRY_MS) == [at(2), at(1), at(0)]
 
 
+def test_a_refused_stop_is_not_put_off_by_what_is_newer() -> None:
+    made = control((0, 5))
+    send(made, stops=True)
+    made.answered(1, CommandResult(None, [refused(0)]), 0)
+    for partition, now_ms in ((1, 10), (2, FIRST_RETRY_MS)):
+        made.require(at(partition), 6, now_ms)
+    assert made.due(lambda p: p == at(0), 10) == (False, [at(1), at(2)])
+    assert made.due(lambda p: p == at(0), FIRST_RETRY_MS) == (True, [at(0)])
+
+
 def test_a_partition_that_a_full_state_names_waits_no_longer_than_its_refusal() -> None:
     made = control((0, 5))
     made.hold(at(0), 1_000)
