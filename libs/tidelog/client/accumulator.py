@@ -155,10 +155,11 @@ class Accumulator:
     def gathers_until(
         self, now_ms: int, leader_of: Callable[[TopicPartition], Leader | None]
     ) -> Callable[[TopicPartition], int]:
-        """Until when a batch that is not full gathers on, by its partition; now: it goes. A request
-        costs brokers more than the records in it, so where the answer to another is due there is
-        none for what is not full (Nagle, RFC 896), unless one is to be sent anyway."""
-        served = cache(lambda: self._brokers_to_ask(now_ms, leader_of))
+        """Until when a batch that is not full gathers on, by its partition; not after `now_ms`: it
+        goes. A request costs brokers more than the records in it: while there is no answer to
+        another one of the last MAX_GATHERING_MS, there is none for what is not full (Nagle, RFC
+        896), unless one is to be sent anyway. Nor goes what would only wait in its queue."""
+        to_be_asked = cache(lambda: self._brokers_to_ask(now_ms, leader_of))
         blocked_ms = now_ms + MAX_GATHERING_MS
 
         def of(partition: TopicPartition) -> int:
@@ -166,7 +167,7 @@ class Accumulator:
             if leader is None:
                 return now_ms
             queue = self._queues.get(partition)
-            if queue is not None and self._is_blocked(queue):
+            if queue is not None and self._would_wait(queue, leader, now_ms):
                 return blocked_ms
             sent = self._in_flight.get(leader.broker_id)
             if not sent:
@@ -174,34 +175,34 @@ class Accumulator:
             if len(sent) >= self._max_in_flight_per_broker:
                 return blocked_ms
             until_ms = next(reversed(sent.values())) + MAX_GATHERING_MS
-            return until_ms if leader.broker_id not in served() else now_ms
+            return until_ms if leader.broker_id not in to_be_asked() else now_ms
 
         return of
 
     def _brokers_to_ask(
         self, now_ms: int, leader_of: Callable[[TopicPartition], Leader | None]
     ) -> set[int]:
-        """Those to which something waits to be sent, and can be."""
-        leaders = (self._leader_to_ask(q, now_ms, leader_of) for q in self._waiting.values())
-        return {leader.broker_id for leader in leaders if leader is not None}
+        """Those to which something waits that may be sent now."""
+        found = set()
+        for queue in self._waiting.values():
+            leader = leader_of(queue.partition)
+            if leader is not None and self._can_send(queue, leader, now_ms):
+                found.add(leader.broker_id)
+        return found
 
-    def _leader_to_ask(
-        self,
-        queue: _Queue,
-        now_ms: int,
-        leader_of: Callable[[TopicPartition], Leader | None],
-    ) -> Leader | None:
-        """None: the next batch of the queue cannot be sent now."""
-        if self._is_blocked(queue):
-            return None
+    def _can_send(self, queue: _Queue, leader: Leader, now_ms: int) -> bool:
+        """Whether the next batch of the queue may be sent there now, if there is room for another
+        request. Brings its numbering up to date."""
+        if queue.settling or queue.in_flight >= self._max_in_flight_per_partition:
+            return False
         if queue.numbering is not None and not self._can_number(queue, queue.numbering):
-            return None
-        leader = leader_of(queue.partition)
-        return leader if leader is not None and queue.route.open_to(leader, now_ms) else None
+            return False
+        return queue.route.open_to(leader, now_ms)
 
-    def _is_blocked(self, queue: _Queue) -> bool:
-        """Until something that is in flight is answered."""
-        return queue.settling or queue.in_flight >= self._max_in_flight_per_partition
+    def _would_wait(self, queue: _Queue, leader: Leader, now_ms: int) -> bool:
+        """Whether a batch that is put at the end of the queue could not be sent now."""
+        no_room = queue.numbering is not None and not queue.numbering.room
+        return no_room or not self._can_send(queue, leader, now_ms)
 
     def drain(
         self, now_ms: int, leader_of: Callable[[TopicPartition], Leader | None]
@@ -211,8 +212,8 @@ class Accumulator:
         full: list[Request] = []
         filling: dict[int, Request] = {}
         for queue in list(self._waiting.values()):
-            leader = self._leader_to_ask(queue, now_ms, leader_of)
-            if leader is None:
+            leader = leader_of(queue.partition)
+            if leader is None or not self._can_send(queue, leader, now_ms):
                 continue
             request = self._request_for(leader, queue.waiting[0], filling, full, now_ms)
             if request is not None:

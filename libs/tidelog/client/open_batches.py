@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from itertools import islice
 
 from tidelog.client.delivery import Delivery
 from tidelog.model import Codec, TopicPartition
@@ -52,15 +52,6 @@ class OpenBatch:
             headers=self.headers,
             codec=codec,
         )
-
-
-class Due(NamedTuple):
-    """`gathering`: the partitions of those that have lingered, too. `next_ms`: when to ask again at
-    the latest; None: nothing is open."""
-
-    batches: list[OpenBatch]
-    gathering: list[TopicPartition]
-    next_ms: int | None
 
 
 class OpenBatches:
@@ -110,11 +101,23 @@ class OpenBatches:
     def take(self, partition: TopicPartition) -> OpenBatch | None:
         return self._open.pop(partition, None)
 
-    def take_due(self, now_ms: int, gathers_until: Callable[[TopicPartition], int]) -> Due:
-        """What has lingered goes, or gathers on until the time that is given for its partition,
-        for MAX_GATHERING_MS at most."""
-        batches: list[OpenBatch] = []
-        gathering: list[TopicPartition] = []
+    def has_lingered(self, partition: TopicPartition, now_ms: int) -> bool:
+        """Whether its batch gathers on longer than it lingers."""
+        batch = self._open.get(partition)
+        return batch is not None and batch.opened_ms + self._linger_ms < now_ms
+
+    def last_is_next(self, now_ms: int) -> bool:
+        """Whether of those that have yet to linger the one that was opened last is alone, so that
+        nobody asks in time yet."""
+        before = next(islice(reversed(self._open.values()), 1, None), None)
+        return before is None or before.opened_ms + self._linger_ms <= now_ms
+
+    def take_due(
+        self, now_ms: int, gathers_until: Callable[[TopicPartition], int]
+    ) -> tuple[list[OpenBatch], int | None]:
+        """What has lingered is due, or gathers on until the time that is given for its partition,
+        for MAX_GATHERING_MS at most. And when to ask again at the latest; None: nothing is open."""
+        due: list[OpenBatch] = []
         next_ms = None
         for batch in self._open.values():
             until_ms = lingered_ms = batch.opened_ms + self._linger_ms
@@ -122,15 +125,14 @@ class OpenBatches:
                 bound_ms = lingered_ms + MAX_GATHERING_MS
                 until_ms = min(bound_ms, gathers_until(batch.partition))
             if until_ms <= now_ms:
-                batches.append(batch)
+                due.append(batch)
                 continue
             next_ms = until_ms if next_ms is None else min(next_ms, until_ms)
             if lingered_ms > now_ms:
                 break
-            gathering.append(batch.partition)
-        for batch in batches:
+        for batch in due:
             del self._open[batch.partition]
-        return Due(batches, gathering, next_ms)
+        return due, next_ms
 
     def take_all(self) -> list[OpenBatch]:
         batches = list(self._open.values())

@@ -3,15 +3,15 @@
 A key's partition is CRC32C(key) modulo the number of partitions: the same in every
 process and release, and in any language that has a CRC32C. (It is not the murmur2 of
 other systems: records that were keyed there land elsewhere.) Records without a key stick
-to one partition until a batch is full, which makes few large batches out of many small
-records.
+to one partition until a batch is full or has lingered, which makes few large batches out of many
+small records.
 """
 
 from __future__ import annotations
 
 import random
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from crc32c import crc32c
 
@@ -35,28 +35,14 @@ class StickyPartitioner:
         """None: none was chosen yet."""
         return self._current.get(topic)
 
-    def move(
-        self, topic: str, usable: Sequence[int], is_idle: Callable[[int], bool] = lambda _: True
-    ) -> int:
-        """The next of `usable` (partitions that have a leader; ascending, not empty) that is idle,
-        or else the next: in turn, so that all get the same share, from a random start."""
-        turn = self._turn(topic, usable)
-        chosen = next(filter(is_idle, turn), turn[0])
+    def move(self, topic: str, usable: Sequence[int]) -> int:
+        """The next of `usable` (partitions that have a leader; ascending, not empty): in
+        turn, so that all get the same share, from a random start."""
+        partition = self._current.get(topic)
+        if partition is None:
+            chosen = self._rng.choice(usable)
+        else:
+            following = bisect_right(usable, partition)
+            chosen = usable[following] if following < len(usable) else usable[0]
         self._current[topic] = chosen
         return chosen
-
-    def move_to_idle(
-        self, topic: str, usable: Sequence[int], is_idle: Callable[[int], bool]
-    ) -> None:
-        """Stays where none is."""
-        for partition in filter(is_idle, self._turn(topic, usable)):
-            self._current[topic] = partition
-            return
-
-    def _turn(self, topic: str, usable: Sequence[int]) -> Sequence[int]:
-        current = self._current.get(topic)
-        if current is None:
-            following = self._rng.randrange(len(usable))
-        else:
-            following = bisect_right(usable, current)
-        return [*usable[following:], *usable[:following]]

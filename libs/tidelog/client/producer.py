@@ -256,7 +256,7 @@ class Producer:
             self._seal_open(to)
             # Lets the batch go before the next is filled.
             await asyncio.sleep(0)
-        elif self._open.count(to) == 1:
+        elif self._open.count(to) == 1 and self._open.last_is_next(self._clock.monotonic_ms()):
             self._sender.wake()
         return delivery
 
@@ -372,6 +372,9 @@ class Producer:
         current = self._sticky.current(topic)
         if current is None or current >= known.partitions:
             return self._sticky.move(topic, self._usable(topic))
+        # Its leader may be slower than others.
+        if self._open.has_lingered(TopicPartition(topic, current), self._clock.monotonic_ms()):
+            return self._sticky.move(topic, self._usable(topic))
         return current
 
     def _usable(self, topic: str) -> Sequence[int]:
@@ -385,23 +388,12 @@ class Producer:
     def _seal_due(self, now_ms: int) -> int | None:
         while True:
             gathers_until = self._accumulator.gathers_until(now_ms, self._metadata.leader)
-            batches, gathering, next_ms = self._open.take_due(now_ms, gathers_until)
-            if not batches:
-                break
+            due, next_ms = self._open.take_due(now_ms, gathers_until)
+            if not due:
+                return next_ms
             # With what is sealed now, others of the same leader may go.
-            for batch in batches:
+            for batch in due:
                 self._seal_batch(batch)
-        # Records without a key do not gather for one leader while another owes no answer.
-        for topic, partition in gathering:
-            if partition == self._sticky.current(topic):
-                self._sticky.move_to_idle(topic, self._usable(topic), self._idle(topic))
-        return next_ms
-
-    def _idle(self, topic: str) -> Callable[[int], bool]:
-        """Of a partition of the topic: whether what is sent there does not have to gather."""
-        now_ms = self._clock.monotonic_ms()
-        gathers_until = self._accumulator.gathers_until(now_ms, self._metadata.leader)
-        return lambda partition: gathers_until(TopicPartition(topic, partition)) <= now_ms
 
     def _seal_open(self, partition: TopicPartition) -> None:
         batch = self._open.take(partition)
@@ -411,7 +403,7 @@ class Producer:
     def _seal_batch(self, batch: OpenBatch) -> None:
         topic, partition = batch.partition
         if self._sticky.current(topic) == partition:
-            self._sticky.move(topic, self._usable(topic), self._idle(topic))
+            self._sticky.move(topic, self._usable(topic))
         self._seal(
             batch.partition,
             batch.encode(self._codec),

@@ -5,7 +5,7 @@ from tidelog.client.delivery import Appended, Outcome
 from tidelog.client.open_batches import MAX_GATHERING_MS
 from tidelog.client.retry import Backoff, Leader
 from tidelog.client.sealed_batch import Group, Request
-from tidelog.client.sequences import Identity
+from tidelog.client.sequences import MAX_UNSETTLED_BATCHES, Identity
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
 from tidelog.record_batch import encode_records
@@ -137,6 +137,25 @@ def test_what_is_not_full_waits_for_its_partition() -> None:
     bench.accumulator.finish(request)
     bench.accumulator.appended(request.groups[0], Appended(0, 1, 1))
     assert gathers_until(bench, P0) == GOES
+
+
+def test_what_is_not_full_waits_out_the_pause_before_a_retry() -> None:
+    bench = Bench()
+    bench.seal(P0, b"a")
+    bench.fail(bench.drain_group(980), RETRIABLE, 980)
+    assert gathers_until(bench, P0) == BLOCKED
+    assert gathers_until(bench, P0, 1_050) == 1_050
+
+
+def test_what_is_not_full_waits_for_a_sequence() -> None:
+    bench = Bench(per_broker=5, idempotence=Idempotence.UNNAMED)
+    bench.accumulator.identified(Identity(7, 0))
+    for _ in range(MAX_UNSETTLED_BATCHES):
+        bench.seal(P0, b"a")
+    bench.drain(500)
+    assert gathers_until(bench, P0) == BLOCKED
+    bench.seal(P1, b"b")
+    assert gathers_until(bench, P0) == BLOCKED, "that something else goes there is no help"
 
 
 def test_requests_in_flight_to_a_broker_are_bounded() -> None:

@@ -35,12 +35,12 @@ class Bench:
             waiter=self._waiter,  # type: ignore[arg-type]
         )
 
-    def due(self, now_ms: int) -> tuple[list[TopicPartition], list[TopicPartition], int | None]:
+    def due(self, now_ms: int) -> tuple[list[TopicPartition], int | None]:
         def gathers_until(partition: TopicPartition) -> int:
             return self.until_ms.get(partition, now_ms)
 
-        batches, gathering, next_ms = self.open.take_due(now_ms, gathers_until)
-        return [batch.partition for batch in batches], gathering, next_ms
+        batches, next_ms = self.open.take_due(now_ms, gathers_until)
+        return [batch.partition for batch in batches], next_ms
 
 
 @pytest.fixture
@@ -49,13 +49,13 @@ def bench(waiter: "asyncio.Future[object]") -> Bench:
 
 
 def test_a_batch_is_due_when_it_has_lingered(bench: Bench) -> None:
-    assert bench.due(0) == ([], [], None)
+    assert bench.due(0) == ([], None)
     bench.add(P0, 100)
     bench.add(P1, 105)
     bench.add(P0, 107)
-    assert bench.due(109) == ([], [], 110)
-    assert bench.due(110) == ([P0], [], 115)
-    assert bench.due(115) == ([P1], [], None)
+    assert bench.due(109) == ([], 110)
+    assert bench.due(110) == ([P0], 115)
+    assert bench.due(115) == ([P1], None)
 
 
 def test_what_gathers_on_holds_up_nothing(bench: Bench) -> None:
@@ -63,16 +63,36 @@ def test_what_gathers_on_holds_up_nothing(bench: Bench) -> None:
     bench.add(P0, 100)
     bench.add(P1, 105)
     bench.add(P2, 118)
-    assert bench.due(115) == ([P1], [P0], 128)
+    assert bench.due(115) == ([P1], 128)
     bench.add(P0, 116)
-    assert bench.due(128) == ([P2], [P0], 140)
+    assert bench.due(128) == ([P2], 140)
     assert bench.open.count(P0) == 2
-    assert bench.due(140) == ([P0], [], None)
+    assert bench.due(140) == ([P0], None)
 
 
 def test_nothing_gathers_on_beyond_its_bound(bench: Bench) -> None:
     end = 110 + MAX_GATHERING_MS
     bench.until_ms = {P0: end + 1}
     bench.add(P0, 100)
-    assert bench.due(end - 1) == ([], [P0], end)
-    assert bench.due(end) == ([P0], [], None)
+    assert bench.due(end - 1) == ([], end)
+    assert bench.due(end) == ([P0], None)
+
+
+def test_whether_a_batch_has_lingered_and_gathers_on(bench: Bench) -> None:
+    assert not bench.open.has_lingered(P0, 1_000)
+    bench.add(P0, 100)
+    assert not bench.open.has_lingered(P0, 110)
+    assert bench.open.has_lingered(P0, 111)
+    assert not bench.open.has_lingered(P1, 111)
+
+
+def test_the_first_of_those_that_have_yet_to_linger_is_looked_for(bench: Bench) -> None:
+    bench.add(P0, 100)
+    assert bench.open.last_is_next(100)
+    bench.add(P1, 105)
+    assert not bench.open.last_is_next(105), "there is a time when the one before is due"
+    bench.until_ms = {P0: 140}
+    assert bench.due(112) == ([], 115)
+    bench.open.take(P1)
+    bench.add(P2, 113)
+    assert bench.open.last_is_next(113), "the one before it has lingered and gathers on"

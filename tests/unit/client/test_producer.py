@@ -283,11 +283,14 @@ async def test_closing_without_flush_settles_all(cluster: FakeCluster) -> None:
             await delivery
 
 
-async def test_records_gather_while_their_leader_owes_an_answer(
-    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(accumulator, "MAX_GATHERING_MS", 60_000)
-    monkeypatch.setattr(open_batches, "MAX_GATHERING_MS", 60_000)
+@pytest.fixture
+def gathering_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (accumulator, open_batches):
+        monkeypatch.setattr(module, "MAX_GATHERING_MS", 60_000)
+
+
+@pytest.mark.usefixtures("gathering_for_long")
+async def test_records_gather_while_their_leader_owes_an_answer(cluster: FakeCluster) -> None:
     cluster.create("river", [0, 1])
     owing = cluster.brokers[0]
     async with Producer(cluster.bootstrap(), linger_ms=0) as producer:
@@ -328,28 +331,50 @@ async def test_a_leader_that_hangs_holds_up_its_other_partitions_once(
         await hung
 
 
-async def test_records_without_a_key_go_to_leaders_that_owe_no_answer(
-    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("gathering_for_long")
+async def test_records_without_a_key_pass_over_what_gathers(
+    cluster: FakeCluster,
 ) -> None:
-    monkeypatch.setattr(accumulator, "MAX_GATHERING_MS", 60_000)
-    monkeypatch.setattr(open_batches, "MAX_GATHERING_MS", 60_000)
     cluster.create("delta", [0, 1, 2])
     owing = cluster.brokers[0]
     async with Producer(cluster.bootstrap(), linger_ms=0) as producer:
         for partition in range(3):
             await (await producer.send("delta", b"", partition=partition))
         owing.gate.clear()
-        held = await producer.send("delta", b"", partition=0)
+        await producer.send("delta", b"", partition=0)
+        await asyncio.sleep(0.01)
         for _ in range(12):
-            # One at most gathers where the answer is owed, and it is not waited for.
-            sent = await producer.send("delta", b"")
-            await asyncio.wait([sent], timeout=0.05)
+            await producer.send("delta", b"")
+            await asyncio.sleep(0.005)
         owing.gate.set()
-        await held
         await producer.flush()
     ends = [cluster.partition("delta", partition).end for partition in range(3)]
     assert sum(ends) == 16
-    assert ends[0] <= 3
+    assert ends[0] == 3, "what was sent there before, and one that gathered"
+
+
+@pytest.mark.usefixtures("gathering_for_long")
+async def test_what_is_full_takes_along_what_gathers(cluster: FakeCluster) -> None:
+    cluster.create("river", [0, 0])
+    leader = cluster.brokers[0]
+    async with Producer(cluster.bootstrap(), linger_ms=0) as producer:
+        for partition in range(2):
+            await (await producer.send("river", b"", partition=partition))
+        leader.gate.clear()
+        await producer.send("river", b"", partition=0)
+        await asyncio.sleep(0.01)
+        gathering = await producer.send("river", b"", partition=1)
+        await asyncio.sleep(0.01)
+        assert len(leader.seen["produce"]) == 3
+        full = await producer.send_many("river", [b""], partition=0)
+        while len(leader.seen["produce"]) < 4:  # noqa: ASYNC110 - it tells nobody what it has seen
+            await asyncio.sleep(0.001)
+        leader.gate.set()
+        await gathering
+        await full
+    request = leader.seen["produce"][3]
+    assert isinstance(request, broker_pb2.ProduceRequest)
+    assert {told.partition for told in request.partitions} == {0, 1}
 
 
 async def test_an_unwatched_failure_is_logged(

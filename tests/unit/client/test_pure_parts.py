@@ -169,18 +169,6 @@ def test_sticky_moves_in_turn_over_partitions_with_a_leader() -> None:
     assert sticky.move("sea", [3]) == 3
 
 
-def test_the_next_partition_is_an_idle_one_if_any_is() -> None:
-    sticky = StickyPartitioner(random.Random(1))
-    usable = (0, 1, 3, 4)
-    sticky.move("t", (1,))
-    assert sticky.move("t", usable, lambda p: p in (1, 4)) == 4
-    assert sticky.move("t", usable, lambda _: False) == 0
-    sticky.move_to_idle("t", usable, lambda p: p == 3)
-    assert sticky.current("t") == 3
-    sticky.move_to_idle("t", usable, lambda _: False)
-    assert sticky.current("t") == 3
-
-
 def test_pauses_double_up_to_their_limit_and_differ() -> None:
     backoff = Backoff(random.Random(1), 50, 1000)
     for attempt, ceiling in ((1, 50), (2, 100), (3, 200), (9, 1000), (999, 1000)):

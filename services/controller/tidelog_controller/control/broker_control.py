@@ -173,8 +173,9 @@ class BrokerControl:
     def due(
         self, is_stop: Callable[[TopicPartition], bool], now_ms: int
     ) -> tuple[bool, list[TopicPartition]]:
-        """What the next command is to name, and whether that command stops replicas: what has
-        waited longest decides it."""
+        """What the next command is to name, and whether that command stops replicas: the first of
+        those that are new, or of those that are to be sent again, decides it, whichever has waited
+        longer."""
         self._release_until(now_ms)
         again = [p for p, deferred in self._deferred.items() if deferred.retry_at_ms <= now_ms]
         firsts = [*islice(self._sendable, 1), *again[:1]]
@@ -335,7 +336,8 @@ class BrokerControl:
             return
         self._sendable.pop(partition, None)
         self._held_until_ms.pop(partition, None)
-        held = self._deferred.get(partition)
+        # Who is refused again goes behind the others.
+        held = self._deferred.pop(partition, None)
         failures = held.failures if held else 0
         self._deferred[partition] = _Deferred(
             now_ms + retry_delay_ms(failures), failures + 1, problem
