@@ -344,8 +344,8 @@ async def test_records_without_a_key_pass_over_what_gathers(
         await producer.send("delta", b"", partition=0)
         await asyncio.sleep(0.01)
         for _ in range(12):
-            await producer.send("delta", b"")
-            await asyncio.sleep(0.005)
+            sent = await producer.send("delta", b"")
+            await asyncio.wait([sent], timeout=1)  # in vain for the one that gathers
         owing.gate.set()
         await producer.flush()
     ends = [cluster.partition("delta", partition).end for partition in range(3)]
