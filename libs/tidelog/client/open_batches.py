@@ -104,13 +104,16 @@ class OpenBatches:
     def has_lingered(self, partition: TopicPartition, now_ms: int) -> bool:
         """Whether its batch gathers on longer than it lingers."""
         batch = self._open.get(partition)
-        return batch is not None and batch.opened_ms + self._linger_ms < now_ms
+        return batch is not None and self._lingered_ms(batch) < now_ms
 
     def last_is_next(self, now_ms: int) -> bool:
         """Whether of those that have yet to linger the one that was opened last is alone, so that
         nobody asks in time yet."""
         before = next(islice(reversed(self._open.values()), 1, None), None)
-        return before is None or before.opened_ms + self._linger_ms <= now_ms
+        return before is None or self._lingered_ms(before) <= now_ms
+
+    def _lingered_ms(self, batch: OpenBatch) -> int:
+        return batch.opened_ms + self._linger_ms
 
     def take_due(
         self, now_ms: int, gathers_until: Callable[[TopicPartition], int]
@@ -120,7 +123,7 @@ class OpenBatches:
         due: list[OpenBatch] = []
         next_ms = None
         for batch in self._open.values():
-            until_ms = lingered_ms = batch.opened_ms + self._linger_ms
+            until_ms = lingered_ms = self._lingered_ms(batch)
             if lingered_ms <= now_ms:
                 bound_ms = lingered_ms + MAX_GATHERING_MS
                 until_ms = min(bound_ms, gathers_until(batch.partition))

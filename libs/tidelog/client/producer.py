@@ -236,15 +236,16 @@ class Producer:
                 if self._closed:
                     self._budget.give_back(size)
                     self._check_not_closed()
-            to = TopicPartition(topic, self._choose(topic, known, key, partition))
+            now_ms = self._clock.monotonic_ms()
+            to = TopicPartition(topic, self._choose(topic, known, key, partition, now_ms))
             if self._open.would_fill(to, size):
                 self._seal_open(to)
-                to = TopicPartition(topic, self._choose(topic, known, key, partition))
+                to = TopicPartition(topic, self._choose(topic, known, key, partition, now_ms))
                 if self._open.would_fill(to, size):
                     self._seal_open(to)
             full = self._open.add(
                 to,
-                self._clock.monotonic_ms(),
+                now_ms,
                 size,
                 key=key,
                 value=value,
@@ -256,7 +257,7 @@ class Producer:
             self._seal_open(to)
             # Lets the batch go before the next is filled.
             await asyncio.sleep(0)
-        elif self._open.count(to) == 1 and self._open.last_is_next(self._clock.monotonic_ms()):
+        elif self._open.count(to) == 1 and self._open.last_is_next(now_ms):
             self._sender.wake()
         return delivery
 
@@ -364,16 +365,20 @@ class Producer:
             await self._metadata.check_partition(TopicPartition(topic, partition))
         return known
 
-    def _choose(self, topic: str, known: KnownTopic, key: bytes | None, asked: int | None) -> int:
+    def _choose(
+        self, topic: str, known: KnownTopic, key: bytes | None, asked: int | None, now_ms: int
+    ) -> int:
         if asked is not None:
             return asked
         if key is not None:
             return partition_for_key(key, known.partitions)
         current = self._sticky.current(topic)
-        if current is None or current >= known.partitions:
-            return self._sticky.move(topic, self._usable(topic))
-        # Its leader may be slower than others.
-        if self._open.has_lingered(TopicPartition(topic, current), self._clock.monotonic_ms()):
+        if (
+            current is None
+            or current >= known.partitions
+            # Its leader may be slower than others.
+            or self._open.has_lingered(TopicPartition(topic, current), now_ms)
+        ):
             return self._sticky.move(topic, self._usable(topic))
         return current
 

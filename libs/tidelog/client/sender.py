@@ -132,9 +132,10 @@ class Sender:
         due: list[int | None] = []
         if self._identity is not None:
             due.append(self._give_up_superseded(now_ms))
-        due.append(self._seal_due(now_ms))
+        seal_ms = self._seal_due(now_ms)
         if not self._accumulator.unsettled:
-            return None if due[-1] is None else max(due[-1] - now_ms, 1)
+            return None if seal_ms is None else max(seal_ms - now_ms, 1)
+        due.append(seal_ms)
         if now_ms >= self._next_expiry_ms:
             self._next_expiry_ms = now_ms + EXPIRY_INTERVAL_MS
             self._accumulator.expire(now_ms)

@@ -11,7 +11,7 @@ from tidelog.model import Acks, Codec
 from tidelog.record_batch import check, decode
 from tidelog.rpc.status import UnreachableError
 from tidelog.v1 import broker_pb2
-from unit.client.fake_broker import FakeCluster
+from unit.client.fake_broker import FakeBroker, FakeCluster
 
 FAST: dict[str, Any] = {"retry_backoff_ms": (5, 20), "linger_ms": 1}
 
@@ -283,6 +283,22 @@ async def test_closing_without_flush_settles_all(cluster: FakeCluster) -> None:
             await delivery
 
 
+async def until_asked(broker: FakeBroker, produces: int) -> None:
+    async with asyncio.timeout(10):
+        while len(broker.seen["produce"]) < produces:  # noqa: ASYNC110 - a broker tells nobody of it
+            await asyncio.sleep(0.001)
+
+
+async def owe_an_answer(producer: Producer, leader: FakeBroker, topic: str) -> None:
+    """To a record of partition 0, until the gate is set; each partition has one before."""
+    for partition in range(await producer.partitions_of(topic)):
+        await (await producer.send(topic, b"", partition=partition))
+    leader.gate.clear()
+    asked = len(leader.seen["produce"])
+    await producer.send(topic, b"", partition=0)
+    await until_asked(leader, asked + 1)
+
+
 @pytest.fixture
 def gathering_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (accumulator, open_batches):
@@ -308,17 +324,14 @@ async def test_records_gather_while_their_leader_owes_an_answer(cluster: FakeClu
     assert counts == [1, 1, 3]
 
 
-async def test_a_leader_that_hangs_holds_up_its_other_partitions_once(
-    cluster: FakeCluster,
-) -> None:
+async def test_a_leader_that_hangs_holds_up_its_other_partitions_once(cluster: FakeCluster) -> None:
     cluster.create("river", [0, 0])
     leader, loop = cluster.brokers[0], asyncio.get_running_loop()
     producer = Producer(cluster.bootstrap(), linger_ms=0)
     await (await producer.send("river", b"0", partition=1))
     leader.script["produce"].append("hang")
     hung = await producer.send("river", b"1", partition=0)
-    while len(leader.seen["produce"]) < 2:  # noqa: ASYNC110 - a broker tells nobody what it has seen
-        await asyncio.sleep(0.001)
+    await until_asked(leader, 2)
     began = loop.time()
     await (await producer.send("river", b"2", partition=1))
     # Were each held back, they would take as many times 100 ms.
@@ -332,17 +345,11 @@ async def test_a_leader_that_hangs_holds_up_its_other_partitions_once(
 
 
 @pytest.mark.usefixtures("gathering_for_long")
-async def test_records_without_a_key_pass_over_what_gathers(
-    cluster: FakeCluster,
-) -> None:
+async def test_records_without_a_key_pass_over_what_gathers(cluster: FakeCluster) -> None:
     cluster.create("delta", [0, 1, 2])
     owing = cluster.brokers[0]
     async with Producer(cluster.bootstrap(), linger_ms=0) as producer:
-        for partition in range(3):
-            await (await producer.send("delta", b"", partition=partition))
-        owing.gate.clear()
-        await producer.send("delta", b"", partition=0)
-        await asyncio.sleep(0.01)
+        await owe_an_answer(producer, owing, "delta")
         for _ in range(12):
             sent = await producer.send("delta", b"")
             await asyncio.wait([sent], timeout=1)  # in vain for the one that gathers
@@ -358,17 +365,12 @@ async def test_what_is_full_takes_along_what_gathers(cluster: FakeCluster) -> No
     cluster.create("river", [0, 0])
     leader = cluster.brokers[0]
     async with Producer(cluster.bootstrap(), linger_ms=0) as producer:
-        for partition in range(2):
-            await (await producer.send("river", b"", partition=partition))
-        leader.gate.clear()
-        await producer.send("river", b"", partition=0)
-        await asyncio.sleep(0.01)
+        await owe_an_answer(producer, leader, "river")
         gathering = await producer.send("river", b"", partition=1)
         await asyncio.sleep(0.01)
         assert len(leader.seen["produce"]) == 3
         full = await producer.send_many("river", [b""], partition=0)
-        while len(leader.seen["produce"]) < 4:  # noqa: ASYNC110 - it tells nobody what it has seen
-            await asyncio.sleep(0.001)
+        await until_asked(leader, 4)
         leader.gate.set()
         await gathering
         await full
