@@ -161,7 +161,8 @@ class Segment:
 
     def truncate(self, offset: int) -> None:
         """Cuts the batch that holds the offset and all after it; on the disk on return."""
-        position, max_timestamp = self._own_indexes().truncate(offset)
+        indexes = self._own_indexes()
+        position, max_timestamp = indexes.truncate(offset)
         summary = SegmentSummary(
             position, self.base_offset, max_timestamp, self.summary.first_append_time_ms
         )
@@ -171,6 +172,8 @@ class Segment:
                 summary = summary._replace(next_offset=info.header.base_offset)
                 break
             summary = summarise(summary, info.header, info.size)
+        # The batch that holds the offset, too, may have an entry.
+        indexes.truncate(summary.next_offset)
         self._last = None
         file = self.open()
         file.truncate(summary.size)

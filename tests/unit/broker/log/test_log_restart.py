@@ -72,6 +72,15 @@ def test_a_clean_stop_without_changes_writes_nothing(disk: MemoryDisk) -> None:
     assert reopen(disk, left=again).recovery is None
 
 
+def test_a_log_that_was_cut_within_a_batch_is_known_after_a_clean_stop(disk: MemoryDisk) -> None:
+    # The second batch has an index entry, where the log ends then.
+    config = LogConfig(index_interval_bytes=100)
+    log = log_of(disk, [batch_at(0, size=100), batch_at(1, count=2)], config)
+    log.truncate_to(2)
+    again = open_log(disk, config=config, left=ended(log))
+    assert (again.recovery, again.log_end_offset) == (None, 1)
+
+
 def test_the_age_of_the_active_segment_outlives_a_restart(disk: MemoryDisk) -> None:
     clock = FakeClock()
     config = LogConfig(segment_ms=1000)
