@@ -145,7 +145,7 @@ class Broker:
             self._change_ids,
             state_changes,
         )
-        self._log_syncer = LogSyncer(self._logs, run_blocking, self)
+        self._log_syncer = LogSyncer(self._logs, run_blocking, clock, self)
         self._listener = _Listener(self._purgatory, self._isr_updates, self._log_syncer)
         self.manager = ReplicaManager(
             config.broker_id,

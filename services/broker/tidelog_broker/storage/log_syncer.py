@@ -3,22 +3,32 @@ ARCHITECTURE.md).
 
 A log that has grown is synced at once; what is appended while its sync runs gathers for
 the next one. So a sync takes as many batches as came in the time of the one before, and
-the more there is to do, the larger they get.
+the more there is to do, the larger they get. What grew together, as by one answer of a leader, is
+handed to one thread.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from itertools import islice
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from tidelog_broker.background import RunBlocking
 from tidelog_broker.log.errors import LogError, LogFailedError
+from tidelog_broker.log.flush import FlushTicket
+from tidelog_broker.log.log import Log
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.storage.log_directory import LogDirectory
+from tidelog_runtime.clock import Clock
 
 # Side by side, so that the file system makes one commit of many.
 SYNCS_AT_ONCE = 8
+# To hand a log to a thread takes as long as a fast disk does to sync it: a thread takes as many as
+# it is likely to sync in so many milliseconds. On a slow disk each has a thread of its own.
+THREAD_MS = 4.0
+# How much the newest sync counts for how long one takes of late.
+NEWEST_SHARE = 1 / 16
 # A log that could not be opened for its sync (too many open files) is tried again.
 RETRY_DELAY_S = 0.2
 
@@ -38,19 +48,26 @@ class SyncListener(Protocol):
         and takes no appends; whoever leads by it ought to resign."""
 
 
+class _Begun(NamedTuple):
+    partition: Partition
+    log: Log
+    ticket: FlushTicket
+
+
 class LogSyncer:
-    """`note` takes note; `run` does the syncing, each log by itself, at most
-    SYNCS_AT_ONCE of them."""
+    """`note` takes note; `run` does the syncing, of at most SYNCS_AT_ONCE logs at a time."""
 
     def __init__(
-        self, logs: LogDirectory, run_blocking: RunBlocking, listener: SyncListener
+        self, logs: LogDirectory, run_blocking: RunBlocking, clock: Clock, listener: SyncListener
     ) -> None:
         self._logs = logs
         self._run_blocking = run_blocking
+        self._clock = clock
         self._listener = listener
         # Both in the order in which they came.
         self._waiting: dict[Partition, None] = {}
         self._syncing: dict[Partition, None] = {}
+        self._log_ms = 0.0  # what one sync takes, of late
         self._wake = asyncio.Event()
 
     def note(self, partition: Partition) -> None:
@@ -69,21 +86,66 @@ class LogSyncer:
             while True:
                 await self._wake.wait()
                 self._wake.clear()
-                free = SYNCS_AT_ONCE - len(self._syncing)
-                ready = (p for p in self._waiting if p not in self._syncing)
-                for partition in list(islice(ready, free)):
-                    del self._waiting[partition]
-                    self._syncing[partition] = None
-                    syncs.create_task(self._sync(partition))
+                while partitions := self._take_ready():
+                    syncs.create_task(self._sync(partitions))
 
-    async def _sync(self, partition: Partition) -> None:
-        error: LogError | None = None
-        try:
-            await self._flush(partition)
-        except LogError as refused:
-            error = refused
-        del self._syncing[partition]
+    def _take_ready(self) -> Sequence[Partition]:
+        """What one thread is to sync next."""
+        free = SYNCS_AT_ONCE - len(self._syncing)
+        count = free if self._log_ms == 0 else min(free, max(1, int(THREAD_MS / self._log_ms)))
+        ready = (p for p in self._waiting if p not in self._syncing)
+        taken = list(islice(ready, count))
+        for partition in taken:
+            del self._waiting[partition]
+            self._syncing[partition] = None
+        return taken
+
+    async def _sync(self, partitions: Sequence[Partition]) -> None:
+        begun: list[_Begun] = []
+        errors: dict[Partition, LogError] = {}
+        for partition in partitions:
+            log = self._logs.log_of(partition.key)
+            if log is None or log is not partition.log or log.closed:
+                continue  # set aside, deleted or opened anew meanwhile
+            try:
+                ticket = log.begin_flush()
+            except LogError as error:
+                errors[partition] = error
+                continue
+            if ticket is not None:
+                begun.append(_Begun(partition, log, ticket))
+        if begun:
+            await self._run([sync.ticket for sync in begun])
+        for partition, log, ticket in begun:
+            try:
+                log.finish_flush(ticket)
+            except LogError as error:
+                # Else what failed is repaired: the log was opened anew meanwhile.
+                if log is partition.log:
+                    errors[partition] = error
+                continue
+            if log.flushed_offset < log.log_end_offset and not log.closed:
+                self.note(partition)
+        for partition in partitions:
+            del self._syncing[partition]
         self._wake.set()
+        for partition in partitions:
+            self._tell(partition, errors.get(partition))
+
+    async def _run(self, tickets: Sequence[FlushTicket]) -> None:
+        took_ms = 0
+
+        def run() -> None:
+            nonlocal took_ms
+            began_ms = self._clock.monotonic_ms()
+            for ticket in tickets:
+                ticket.run()
+            took_ms = self._clock.monotonic_ms() - began_ms
+
+        await self._run_blocking(run)
+        self._log_ms += (took_ms / len(tickets) - self._log_ms) * NEWEST_SHARE
+
+    def _tell(self, partition: Partition, error: LogError | None) -> None:
         if error is None:
             self._listener.log_synced(partition)
         elif isinstance(error, LogFailedError):
@@ -92,19 +154,3 @@ class LogSyncer:
             self._listener.sync_put_off(partition, error)
             asyncio.get_running_loop().call_later(RETRY_DELAY_S, self.note, partition)
             self._listener.log_synced(partition)
-
-    async def _flush(self, partition: Partition) -> None:
-        log = self._logs.log_of(partition.key)
-        if log is None or log is not partition.log or log.closed:
-            return  # set aside, deleted or opened anew meanwhile
-        ticket = log.begin_flush()
-        if ticket is not None:
-            await self._run_blocking(ticket.run)
-            try:
-                log.finish_flush(ticket)
-            except LogError:
-                if log is partition.log:
-                    raise
-                return  # what failed is repaired: the log was opened anew meanwhile
-        if log.flushed_offset < log.log_end_offset and not log.closed:
-            self.note(partition)

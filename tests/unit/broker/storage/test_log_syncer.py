@@ -20,7 +20,7 @@ SYNCED = {"durability": "synced"}
 
 
 class Syncs:
-    """Syncs that run until the test ends them, oldest first."""
+    """What threads do, each until the test ends it, oldest first."""
 
     def __init__(self) -> None:
         self.running: list[asyncio.Future[None]] = []
@@ -38,12 +38,29 @@ class Syncs:
         await settled()
 
 
+class SteppingClock:
+    """So much later each time it is read, as before and after the work of a thread."""
+
+    step_ms = 0
+
+    def __init__(self) -> None:
+        self._now_ms = 0
+
+    def monotonic_ms(self) -> int:
+        self._now_ms += self.step_ms
+        return self._now_ms
+
+    def wall_ms(self) -> int:
+        return self._now_ms
+
+
 class Broker:
     def __init__(self, disk: MemoryDisk | None = None) -> None:
         self.replicas = Replicas(disk)
         self.syncs = Syncs()
         self.told: list[str] = []
-        self.syncer = LogSyncer(self.replicas.logs, self.syncs.run_blocking, self)
+        self.clock = SteppingClock()
+        self.syncer = LogSyncer(self.replicas.logs, self.syncs.run_blocking, self.clock, self)
         self.replicas.listener.sync_needed = self.syncer.note  # type: ignore[method-assign]
 
     def log_synced(self, partition: Partition) -> None:
@@ -113,19 +130,97 @@ async def test_what_has_nothing_new_is_not_synced() -> None:
         assert not broker.syncer.is_pending(partition)
 
 
-async def test_logs_are_synced_side_by_side_up_to_a_bound_and_then_by_turns() -> None:
+async def grown(broker: Broker, count: int) -> list[Partition]:
+    """All in the same step."""
+    partitions = [await broker.lead(number) for number in range(count)]
+    for partition in partitions:
+        append(partition)
+    await settled()
+    return partitions
+
+
+async def all_end(broker: Broker) -> None:
+    while broker.syncs.running:
+        await broker.syncs.end()
+
+
+async def test_logs_that_grow_together_share_a_thread() -> None:
     async with running() as broker:
-        partitions = [await broker.lead(number) for number in range(SYNCS_AT_ONCE + 2)]
-        for partition in partitions:
-            append(partition)
+        partitions = await grown(broker, 4)
+        assert len(broker.syncs.running) == 1
+        assert all(map(broker.syncer.is_pending, partitions))
+        await broker.syncs.end()
+        assert broker.told == [f"{number} synced to 1" for number in range(4)]
+        assert len(broker.syncer) == 0
+
+
+async def test_what_grows_while_they_are_synced_takes_another_thread() -> None:
+    async with running() as broker:
+        await grown(broker, 2)
+        append(await broker.lead(2))
         await settled()
+        assert len(broker.syncs.running) == 2
+
+
+async def test_on_a_slow_disk_each_log_has_a_thread_of_its_own() -> None:
+    async with running() as broker:
+        broker.clock.step_ms = 1_000
+        await grown(broker, 1)
+        await all_end(broker)
+        await grown(broker, 4)
+        assert len(broker.syncs.running) == 4
+
+
+async def test_a_disk_that_is_fast_again_has_logs_share_threads_again() -> None:
+    async with running() as broker:
+        broker.clock.step_ms = 1_000
+        (partition,) = await grown(broker, 1)
+        await all_end(broker)
+        broker.clock.step_ms = 0
+        for _ in range(100):
+            append(partition)
+            await settled()
+            await all_end(broker)
+        await grown(broker, 4)
+        assert len(broker.syncs.running) == 1
+
+
+async def test_logs_are_synced_up_to_a_bound_and_then_by_turns() -> None:
+    async with running() as broker:
+        broker.clock.step_ms = 1_000
+        await grown(broker, 1)
+        await all_end(broker)
+        broker.told.clear()
+        partitions = await grown(broker, SYNCS_AT_ONCE + 2)
         assert len(broker.syncs.running) == SYNCS_AT_ONCE
         append(partitions[0])
-        while broker.syncs.running:
-            await broker.syncs.end()
+        await all_end(broker)
         last = SYNCS_AT_ONCE + 1
-        assert broker.told[:2] == ["0 synced to 1", "1 synced to 1"]
-        assert broker.told[-2:] == [f"{last} synced to 1", "0 synced to 2"]
+        assert broker.told[:2] == ["0 synced to 2", "1 synced to 1"]
+        assert broker.told[-2:] == [f"{last} synced to 1", "0 synced to 3"]
+
+
+class BadSpot(MemoryDisk):
+    """The next sync alone fails, where it is said so."""
+
+    fail_next = False
+
+    def check_sync(self) -> None:
+        if self.fail_next:
+            self.fail_next = False
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+async def test_logs_of_one_thread_fail_each_by_itself() -> None:
+    disk = BadSpot()
+    async with running(disk) as broker:
+        first, second = await grown(broker, 2)
+        disk.fail_next = True
+        await broker.syncs.end()
+        failed, synced = broker.told
+        assert failed.startswith("0 failed: cannot sync the log")
+        assert synced == "1 synced to 1"
+        assert (first.high_watermark, second.high_watermark) == (0, 1)
 
 
 async def test_a_log_is_pending_until_its_sync_is_over() -> None:
