@@ -291,13 +291,17 @@ class StateChangePublisher:
         if self._producer is None:
             return
         self.hasten()
+        # In one that is being cancelled no `asyncio.timeout` works before Python 3.11.4.
+        await asyncio.create_task(self._send_rest(self._producer))
+        await self._close_producer()
+
+    async def _send_rest(self, producer: EventProducer) -> None:
         try:
             async with asyncio.timeout_at(self._ends_at):
                 while self._queue:
-                    await self._send_some(self._producer)
+                    await self._send_some(producer)
         except (TimeoutError, TidelogError, UnreachableError):
             _log.info("state_changes_unpublished", events=len(self._queue))
-        await self._close_producer()
 
 
 def _is_hopeless(error: Exception) -> bool:
