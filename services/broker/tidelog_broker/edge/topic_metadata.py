@@ -12,6 +12,7 @@ from tidelog.inspection.model import NOT_KNOWN
 from tidelog.rpc.wire import error_to_wire
 from tidelog.v1 import broker_pb2 as pb
 from tidelog_broker.membership.metadata_cache import LiveTopic, MetadataCache, VersionedState
+from tidelog_runtime.metadata.schema import LeaderAndIsr
 
 
 @dataclass(slots=True)
@@ -54,13 +55,15 @@ class TopicMetadata:
         answer = pb.TopicMetadata(
             name=topic,
             topic_id=entry.topic_id,
-            partitions=[_partition(number, state, self._live) for number, state in known],
             config=dict(entry.config),
             replication_factor=entry.replication_factor,
             partition_count=entry.partitions,
             create_revision=live.create_revision,
             revision=live.revision,
         )
+        tell = _Telling(self._live)
+        for number, state in known:
+            tell(answer.partitions.add(), number, state)
         return _Made(live, known, answer)
 
     def _renew(self, made: _Made, live: LiveTopic, states: Mapping[int, VersionedState]) -> bool:
@@ -68,6 +71,7 @@ class TopicMetadata:
         topic, or of other partitions."""
         if made.of is not live or len(made.known) != len(states):
             return False
+        tell = _Telling(self._live)
         for place, (number, known) in enumerate(made.known):
             now = states.get(number)
             if now is known:
@@ -75,7 +79,7 @@ class TopicMetadata:
             if now is None or now.state.topic_id != live.entry.topic_id:
                 return False
             made.known[place] = number, now
-            made.answer.partitions[place].CopyFrom(_partition(number, now, self._live))
+            tell(made.answer.partitions[place], number, now)
         return True
 
     def _heed_who_is_alive(self) -> None:
@@ -90,10 +94,25 @@ class TopicMetadata:
             self._made = {t: m for t, m in self._made.items() if t in self._cache.topics}
 
 
-def _partition(number: int, known: VersionedState, live: frozenset[int]) -> pb.PartitionMetadata:
-    state = known.state
+class _Telling:
+    """What was decided together shares its state, of which most is made once then."""
+
+    def __init__(self, live: frozenset[int]) -> None:
+        self._live = live
+        self._state: LeaderAndIsr | None = None
+        self._told = pb.PartitionMetadata()
+
+    def __call__(self, told: pb.PartitionMetadata, number: int, known: VersionedState) -> None:
+        if known.state is not self._state:
+            self._state = known.state
+            self._told = _of_state(known.state, self._live)
+        told.CopyFrom(self._told)
+        told.partition = number
+        told.create_revision = known.create_revision
+
+
+def _of_state(state: LeaderAndIsr, live: frozenset[int]) -> pb.PartitionMetadata:
     return pb.PartitionMetadata(
-        partition=number,
         leader=state.leader,
         leader_epoch=state.leader_epoch,
         replicas=state.replicas,
@@ -108,5 +127,4 @@ def _partition(number: int, known: VersionedState, live: frozenset[int]) -> pb.P
         moving_operation=state.moving.operation if state.moving else "",
         original_replicas=state.moving.original if state.moving else (),
         target_replicas=state.moving.target if state.moving else (),
-        create_revision=known.create_revision,
     )

@@ -93,7 +93,7 @@ class Partition(Replica):
         self._advance_high_watermark()
 
     def _sync_if_behind(self) -> None:
-        if self.counted_end < self.log.log_end_offset:
+        if self.synced and self.counted_end < self.log.log_end_offset:
             self._listener.sync_needed(self)
 
     def _log_grew(self) -> None:

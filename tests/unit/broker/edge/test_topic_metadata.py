@@ -31,15 +31,18 @@ def test_only_a_partition_that_has_changed_is_made_anew(
     cache: MetadataCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[int] = []
-    make = topic_metadata._partition
+    tell = topic_metadata._Telling.__call__
 
     def counted(
-        number: int, known: VersionedState, live: frozenset[int]
-    ) -> broker_pb2.PartitionMetadata:
+        self: topic_metadata._Telling,
+        told: broker_pb2.PartitionMetadata,
+        number: int,
+        known: VersionedState,
+    ) -> None:
         made.append(number)
-        return make(number, known, live)
+        tell(self, told, number, known)
 
-    monkeypatch.setattr(topic_metadata, "_partition", counted)
+    monkeypatch.setattr(topic_metadata._Telling, "__call__", counted)
     topics = TopicMetadata(cache)
     first, other = map(copy, topics.of(NAME.topic).partitions)
     cache.apply([partition_change(state(leader=2), 130)])
@@ -47,6 +50,25 @@ def test_only_a_partition_that_has_changed_is_made_anew(
     assert (first.leader, changed.leader) == (1, 2)
     assert same == other
     assert made == [0, 1, 0]
+
+
+def test_partitions_that_share_a_state_differ_in_what_is_their_own() -> None:
+    known = MetadataCache(KEYS)
+    shared, other = state(), state(leader=2)
+    known.partitions[NAME.topic] = {
+        0: VersionedState(shared, 120, 120),
+        1: VersionedState(shared, 120, 110),
+        2: VersionedState(other, 130, 100),
+        3: VersionedState(shared, 120, 90),
+    }
+    known.apply([topic_change(partitions=4)])
+    told = TopicMetadata(known).of(NAME.topic).partitions
+    assert [(p.partition, p.leader, p.create_revision) for p in told] == [
+        (0, 1, 120),
+        (1, 1, 110),
+        (2, 2, 100),
+        (3, 1, 90),
+    ]
 
 
 def test_who_is_offline_changes_with_who_is_alive(cache: MetadataCache) -> None:
