@@ -32,7 +32,7 @@ from tidelog_runtime.replica_control import (
     StopPartition,
     StopReplicaCommand,
 )
-from tidelog_runtime.turns import in_turns
+from tidelog_runtime.turns import QUICK_ITEMS_PER_TURN, in_turns
 
 StateAt = Callable[[TopicPartition, int], LeaderAndIsr | None]
 
@@ -135,7 +135,11 @@ async def leader_and_isr_to_wire(command: LeaderAndIsrCommand) -> pb.LeaderAndIs
         unreadable_topics=command.unreadable_topics,
     )
     # In place: a message that is made first and then added is copied once more.
-    await in_turns(lambda each: _fill_partition(wire.partitions.add(), each), command.partitions)
+    await in_turns(
+        lambda each: _fill_partition(wire.partitions.add(), each),
+        command.partitions,
+        QUICK_ITEMS_PER_TURN,
+    )
     return wire
 
 
@@ -150,7 +154,9 @@ async def leader_and_isr_from_wire(
         broker_epoch=wire.broker_epoch,
         full_state=wire.full_state,
         partitions=await in_turns(
-            lambda partition: _partition_from_wire(partition, known), wire.partitions
+            lambda partition: _partition_from_wire(partition, known),
+            wire.partitions,
+            QUICK_ITEMS_PER_TURN,
         ),
         leaders={a.broker_id: LeaderAddress(a.address, a.broker_epoch) for a in wire.leaders},
         store_revision=wire.store_revision,
@@ -219,21 +225,21 @@ def _result_from_wire(wire: pb.PartitionStateResult) -> PartitionResult:
 async def leader_and_isr_result_to_wire(result: CommandResult) -> pb.LeaderAndIsrResponse:
     return pb.LeaderAndIsrResponse(
         error=error_to_wire(result.error) if result.error else None,
-        partitions=await in_turns(_result_to_wire, result.partitions),
+        partitions=await in_turns(_result_to_wire, result.partitions, QUICK_ITEMS_PER_TURN),
     )
 
 
 async def stop_replica_result_to_wire(result: CommandResult) -> pb.StopReplicaResponse:
     return pb.StopReplicaResponse(
         error=error_to_wire(result.error) if result.error else None,
-        partitions=await in_turns(_result_to_wire, result.partitions),
+        partitions=await in_turns(_result_to_wire, result.partitions, QUICK_ITEMS_PER_TURN),
     )
 
 
 async def result_from_wire(wire: pb.LeaderAndIsrResponse | pb.StopReplicaResponse) -> CommandResult:
     return CommandResult(
         error=error_from_wire(wire.error) if wire.HasField("error") else None,
-        partitions=await in_turns(_result_from_wire, wire.partitions),
+        partitions=await in_turns(_result_from_wire, wire.partitions, QUICK_ITEMS_PER_TURN),
     )
 
 
