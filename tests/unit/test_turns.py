@@ -20,7 +20,7 @@ from tidelog_runtime.replica_control import (
     PartitionCommand,
     PartitionResult,
 )
-from tidelog_runtime.turns import ITEMS_PER_TURN, in_turns
+from tidelog_runtime.turns import ITEMS_PER_TURN, QUICK_ITEMS_PER_TURN, in_turns
 from unit.loop_turns import Turns, in_one_turn
 
 TOPIC_ID = "A" * 22
@@ -39,13 +39,14 @@ def test_what_is_small_is_made_at_once(count: int) -> None:
 
 
 async def test_a_full_state_holds_up_neither_end() -> None:
+    many = 10 * QUICK_ITEMS_PER_TURN
     state = LeaderAndIsr(TOPIC_ID, (1, 2), 1, 1, 5, (Member(1, 10), Member(2, 11)), (), 1)
-    partitions = [PartitionCommand(TopicPartition("sea", n), state, 7, {}) for n in range(MANY)]
+    partitions = [PartitionCommand(TopicPartition("sea", n), state, 7, {}) for n in range(many)]
     command = LeaderAndIsrCommand(
         1, 2, 13, full_state=True, partitions=partitions, leaders={}, store_revision=80
     )
-    result = CommandResult(partitions=[PartitionResult(TOPIC_ID, n, 7, None) for n in range(MANY)])
-    least = MANY // ITEMS_PER_TURN - 1
+    result = CommandResult(partitions=[PartitionResult(TOPIC_ID, n, 7, None) for n in range(many)])
+    least = many // QUICK_ITEMS_PER_TURN - 1
     async with Turns() as turns:
         wire = await replica_control_codec.leader_and_isr_to_wire(command)
         assert turns.taken() >= least
