@@ -19,7 +19,7 @@ from tidelog.client.ask_explain import explain_cluster
 from tidelog.inspection.model import Explanation, Scope
 from tidelog_runtime.local.cluster import LocalCluster
 
-PARTITIONS = 1_000
+PARTITIONS = 3_000
 # A fifteenth of a CPU: some seconds for a description, a moment for a health check.
 RUNS_SECONDS, STANDS_SECONDS = 0.015, 0.2
 ANSWER_MS = 1_000

@@ -27,6 +27,9 @@ SYNCS_AT_ONCE = 8
 # To hand a log to a thread takes as long as a fast disk does to sync it: a thread takes as many as
 # it is likely to sync in so many milliseconds. On a slow disk each has a thread of its own.
 THREAD_MS = 4.0
+MAX_LOGS_A_THREAD = SYNCS_AT_ONCE // 2
+# It gives up the others once it has taken longer than that by so much.
+LATE_MS = 2 * THREAD_MS
 # How much the newest sync counts for how long one takes of late.
 NEWEST_SHARE = 1 / 16
 # A log that could not be opened for its sync (too many open files) is tried again.
@@ -91,8 +94,9 @@ class LogSyncer:
 
     def _take_ready(self) -> Sequence[Partition]:
         """What one thread is to sync next."""
-        free = SYNCS_AT_ONCE - len(self._syncing)
-        count = free if self._log_ms == 0 else min(free, max(1, int(THREAD_MS / self._log_ms)))
+        count = min(MAX_LOGS_A_THREAD, SYNCS_AT_ONCE - len(self._syncing))
+        if self._log_ms * count > THREAD_MS:
+            count = max(1, int(THREAD_MS / self._log_ms))
         ready = (p for p in self._waiting if p not in self._syncing)
         taken = list(islice(ready, count))
         for partition in taken:
@@ -133,17 +137,20 @@ class LogSyncer:
             self._tell(partition, errors.get(partition))
 
     async def _run(self, tickets: Sequence[FlushTicket]) -> None:
-        took_ms = 0
+        """In one thread; what is left of them when it is late goes to one thread each."""
+        took_ms = done = 0
 
         def run() -> None:
-            nonlocal took_ms
+            nonlocal took_ms, done
             began_ms = self._clock.monotonic_ms()
-            for ticket in tickets:
-                ticket.run()
-            took_ms = self._clock.monotonic_ms() - began_ms
+            while done < len(tickets) and took_ms <= LATE_MS:
+                tickets[done].run()
+                done += 1
+                took_ms = self._clock.monotonic_ms() - began_ms
 
         await self._run_blocking(run)
-        self._log_ms += (took_ms / len(tickets) - self._log_ms) * NEWEST_SHARE
+        self._log_ms += (took_ms / done - self._log_ms) * NEWEST_SHARE
+        await asyncio.gather(*(self._run_blocking(ticket.run) for ticket in tickets[done:]))
 
     def _tell(self, partition: Partition, error: LogError | None) -> None:
         if error is None:

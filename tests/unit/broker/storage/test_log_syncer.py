@@ -171,6 +171,35 @@ async def test_on_a_slow_disk_each_log_has_a_thread_of_its_own() -> None:
         assert len(broker.syncs.running) == 4
 
 
+async def test_what_a_thread_is_late_for_has_threads_of_its_own() -> None:
+    async with running() as broker:
+        await grown(broker, 4)
+        broker.clock.step_ms = 1_000
+        await broker.syncs.end()
+        assert len(broker.syncs.running) == 3
+        assert broker.told == []
+        await all_end(broker)
+        assert broker.told == [f"{number} synced to 1" for number in range(4)]
+
+
+async def test_one_thread_takes_no_more_than_half_of_those_that_are_synced_at_once() -> None:
+    async with running() as broker:
+        await grown(broker, SYNCS_AT_ONCE + 1)
+        assert len(broker.syncs.running) == 2
+        await all_end(broker)
+        assert len(broker.told) == SYNCS_AT_ONCE + 1
+
+
+async def test_a_log_that_is_set_aside_holds_up_none_of_its_thread() -> None:
+    async with running() as broker:
+        first, second = await grown(broker, 2)
+        append(second)
+        broker.replicas.logs.set_aside(first.key)
+        await all_end(broker)
+        assert second.high_watermark == 2
+        assert not any(map(broker.syncer.is_pending, (first, second)))
+
+
 async def test_a_disk_that_is_fast_again_has_logs_share_threads_again() -> None:
     async with running() as broker:
         broker.clock.step_ms = 1_000
