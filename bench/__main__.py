@@ -8,11 +8,13 @@ file that is written."""
 from __future__ import annotations
 
 import argparse
+import platform
 import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import uvloop
@@ -54,6 +56,9 @@ class Suite:
         self._display = display
         self.outcomes: dict[str, Outcome] = {}
         self.seconds: dict[str, float] = {}
+        self.measured: dict[str, dict[str, str]] = {}
+        # Now: whoever waits for an hour may change files meanwhile.
+        self._commit = report.commit()
 
     async def run(self, parts: Sequence[str]) -> None:
         shared = [part for part in parts if part in ON_ONE_CLUSTER]
@@ -84,6 +89,11 @@ class Suite:
     def _end(self, part: str, found: Outcome, began: float) -> None:
         self.outcomes[part] = found
         self.seconds[part] = round(time.monotonic() - began, 1)
+        self.measured[part] = {
+            "commit": self._commit,
+            "python": platform.python_version(),
+            "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
         missed = len(report.not_met(found.results))
         said = f", [red]{missed} not met[/]" if missed else ""
         self._display.note(f"{part}: {estimate.text(self.seconds[part])}{said}")
@@ -136,7 +146,9 @@ def save(form: str, settings: Settings, suite: Suite) -> Sequence[Path]:
     from bench.plots.page import write_page
 
     path = OUT / f"{document.name_of(form)}.json"
-    whole = document.content(form, settings, suite.outcomes, suite.seconds, document.read(path))
+    whole = document.content(
+        form, settings, suite.outcomes, suite.seconds, suite.measured, document.read(path)
+    )
     document.write(path, whole)
     return path, write_page(whole, path.with_suffix(".html"))
 

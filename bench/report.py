@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import shutil
+import subprocess
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -46,6 +47,18 @@ def at_least(
 def of_ceiling(name: str, value: float, ratio: float, bound: float, unit: str) -> Measured:
     """With a bound on the ratio."""
     return Measured(name, value, unit, ratio, f">= {bound:g} C", ratio >= bound)
+
+
+def commit() -> str:
+    """Of the code that is measured, with a + where files have changed since; empty: not known."""
+    described = subprocess.run(
+        ["git", "describe", "--always", "--exclude=*", "--dirty=+"],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return described.stdout.strip()
 
 
 def not_met(results: Sequence[Measured]) -> list[str]:

@@ -7,7 +7,8 @@
   no-op gRPC call of the same part, measured in turn; null: it does not apply), `wanted` (the bound,
   as a text), `met` (null where there is no bound) and `part`;
 - `not_met`: names of results beyond their bounds; empty with exit status 0, else it is 1;
-- `seconds`: what each part took;
+- `seconds`: what each part took; `measured`: of each the `commit`, with a + where files differed,
+  the `python` and the time when it ended (`at`, UTC);
 - `parts`: by part, `charts` (what `out/bench.html` shows, as numbers) and `details`:
   throughput has its `cases` (with processor seconds of brokers and client for each GB) and
   `larger_ceilings`; latency the whole distributions; scale and alone for each size what was
@@ -41,9 +42,11 @@ def content(
     settings: Settings,
     outcomes: Mapping[str, Outcome],
     seconds: Mapping[str, float],
+    measured: Mapping[str, Mapping[str, str]],
     before: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """`before`: what the file held; empty: there was none."""
+    """`seconds`, `measured`: of these outcomes. `before`: what the file held; empty: there was
+    none."""
     results = [row for row in before.get("results", ()) if row["part"] not in outcomes]
     results += [_row(part, r) for part, found in outcomes.items() for r in found.results]
     results.sort(key=lambda row: PARTS.index(row["part"]))
@@ -59,6 +62,7 @@ def content(
         "results": results,
         "not_met": [row["name"] for row in results if row["met"] is False],
         "seconds": dict(before.get("seconds", {})) | dict(seconds),
+        "measured": dict(before.get("measured", {})) | dict(measured),
         "parts": {part: parts[part] for part in PARTS if part in parts},
     }
 

@@ -11,9 +11,12 @@ from bench.suite.settings import QUICK
 CHART = Chart("reading", "Reading", "x", "y", [Line("a", [Point(1, 2.5)])], x_log=True)
 
 
-def content(outcomes: dict[str, Outcome], before: dict[str, Any] | None = None) -> dict[str, Any]:
+def content(
+    outcomes: dict[str, Outcome], before: dict[str, Any] | None = None, commit: str = "abc"
+) -> dict[str, Any]:
     seconds = dict.fromkeys(outcomes, 1.0)
-    return document.content("quick", QUICK, outcomes, seconds, before or {})
+    measured = {part: {"commit": commit} for part in outcomes}
+    return document.content("quick", QUICK, outcomes, seconds, measured, before or {})
 
 
 def test_it_is_json_and_comes_back() -> None:
@@ -32,11 +35,12 @@ def test_a_part_that_is_run_again_takes_its_place_and_leaves_the_others() -> Non
     before = content({"latency": Outcome([missed]), "alone": alone})
     assert before["not_met"] == ["wait"]
 
-    after = content({"latency": Outcome([met])}, json.loads(json.dumps(before)))
+    after = content({"latency": Outcome([met])}, json.loads(json.dumps(before)), commit="def")
 
     assert after["not_met"] == []
     assert [row["name"] for row in after["results"]] == ["wait", "memory"]
     assert list(after["parts"]) == ["latency", "alone"]
+    assert after["measured"] == {"latency": {"commit": "def"}, "alone": {"commit": "abc"}}
 
 
 def test_only_the_full_form_has_the_name_of_the_whole() -> None:
