@@ -51,13 +51,13 @@ def of_ceiling(name: str, value: float, ratio: float, bound: float, unit: str) -
 
 def commit() -> str:
     """Of the code that is measured, with a + where files have changed since; empty: not known."""
-    described = subprocess.run(
-        ["git", "describe", "--always", "--exclude=*", "--dirty=+"],
-        cwd=Path(__file__).parent,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = ["git", "describe", "--always", "--exclude=*", "--dirty=+"]
+    try:
+        described = subprocess.run(
+            command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True
+        )
+    except (FileNotFoundError, subprocess.CalledProcessError):
+        return ""
     return described.stdout.strip()
 
 

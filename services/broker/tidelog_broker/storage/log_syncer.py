@@ -28,7 +28,7 @@ SYNCS_AT_ONCE = 8
 # it is likely to sync in so many milliseconds. On a slow disk each has a thread of its own.
 THREAD_MS = 4.0
 MAX_LOGS_A_THREAD = SYNCS_AT_ONCE // 2
-# It gives up the others once it has taken longer than that by so much.
+# Once it has taken so long it leaves the others to threads of their own.
 LATE_MS = 2 * THREAD_MS
 # How much the newest sync counts for how long one takes of late.
 NEWEST_SHARE = 1 / 16

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import PurePath
 
+from simulation.disk import refusal
 from tidelog_broker.log.errors import LogError
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.storage.log_syncer import SYNCS_AT_ONCE, LogSyncer
@@ -144,6 +145,14 @@ async def all_end(broker: Broker) -> None:
         await broker.syncs.end()
 
 
+async def slow(broker: Broker) -> Partition:
+    """Its disk is slow from now on, as a sync of this one has shown."""
+    broker.clock.step_ms = 1_000
+    (partition,) = await grown(broker, 1)
+    await all_end(broker)
+    return partition
+
+
 async def test_logs_that_grow_together_share_a_thread() -> None:
     async with running() as broker:
         partitions = await grown(broker, 4)
@@ -164,9 +173,7 @@ async def test_what_grows_while_they_are_synced_takes_another_thread() -> None:
 
 async def test_on_a_slow_disk_each_log_has_a_thread_of_its_own() -> None:
     async with running() as broker:
-        broker.clock.step_ms = 1_000
-        await grown(broker, 1)
-        await all_end(broker)
+        await slow(broker)
         await grown(broker, 4)
         assert len(broker.syncs.running) == 4
 
@@ -202,9 +209,7 @@ async def test_a_log_that_is_set_aside_holds_up_none_of_its_thread() -> None:
 
 async def test_a_disk_that_is_fast_again_has_logs_share_threads_again() -> None:
     async with running() as broker:
-        broker.clock.step_ms = 1_000
-        (partition,) = await grown(broker, 1)
-        await all_end(broker)
+        partition = await slow(broker)
         broker.clock.step_ms = 0
         for _ in range(100):
             append(partition)
@@ -216,9 +221,7 @@ async def test_a_disk_that_is_fast_again_has_logs_share_threads_again() -> None:
 
 async def test_logs_are_synced_up_to_a_bound_and_then_by_turns() -> None:
     async with running() as broker:
-        broker.clock.step_ms = 1_000
-        await grown(broker, 1)
-        await all_end(broker)
+        await slow(broker)
         broker.told.clear()
         partitions = await grown(broker, SYNCS_AT_ONCE + 2)
         assert len(broker.syncs.running) == SYNCS_AT_ONCE
@@ -237,7 +240,7 @@ class BadSpot(MemoryDisk):
     def check_sync(self) -> None:
         if self.fail_next:
             self.fail_next = False
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
+            raise refusal(errno.EIO)
 
 
 async def test_logs_of_one_thread_fail_each_by_itself() -> None:
