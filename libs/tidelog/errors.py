@@ -1,13 +1,18 @@
-"""Errors by name, and which of them a retry may mend.
+"""Errors by code and by class, and which of them a retry may repair.
 
 `ErrorCode` mirrors `tidelog.v1.ErrorCode`, so that cores raise and compare codes
 without generated code; a contract test keeps the two equal. Services raise
 `TidelogError`; it becomes a wire `Error` only at the edge.
+
+Each code has a subclass of `TidelogError`. `TidelogError(code, message)` makes an instance of
+the code's class, wherever it is raised and whichever service sent it, so that
+`except NotLeaderError` and `error.code is ErrorCode.NOT_LEADER` select the same errors.
 """
 
 from __future__ import annotations
 
 import enum
+from typing import Any, ClassVar, Self
 
 from tidelog.model import LeaderHint
 
@@ -57,6 +62,8 @@ class ErrorCode(enum.IntEnum):
     OPERATION_ENDED = 73
     PARTITION_BUSY = 74
     NOT_ELIGIBLE_LEADER = 75
+    CLIENT_CLOSED = 90
+    CLIENT_FORKED = 91
 
 
 RETRIABLE = frozenset(
@@ -103,21 +110,234 @@ OUTCOME_UNKNOWN = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.LEADER_CHANG
 
 
 class TidelogError(Exception):
-    """A refusal with its code. `str(error)` says what is wrong and what would be right."""
+    """A rejection with its code. `str(error)` says what is wrong and what would be right.
 
-    def __init__(self, code: ErrorCode, message: str, leader: LeaderHint | None = None) -> None:
+    - `leader`: the leader that a broker named with NOT_LEADER, where it knew one.
+    - `outcome_unknown`: whether what was requested may have been carried out all the same. By
+      default the code decides (OUTCOME_UNKNOWN); the keyword is for a place that knows better.
+    """
+
+    _by_code: ClassVar[dict[ErrorCode, type[TidelogError]]] = {}
+
+    def __init_subclass__(cls, *, code: ErrorCode | None = None) -> None:
+        """`code`: that this class is chosen for; without one it is made by its own name only."""
+        super().__init_subclass__()
+        if code is not None:
+            assert code not in TidelogError._by_code, f"two classes for {code.name}"
+            TidelogError._by_code[code] = cls
+
+    def __new__(cls, code: Any = None, *_: Any, **__: Any) -> Self:
+        # Only the base class chooses: a subclass has arguments of its own.
+        chosen: Any = TidelogError._by_code.get(code, cls) if cls is TidelogError else cls
+        made: Self = super().__new__(chosen)
+        return made
+
+    def __init__(
+        self,
+        code: ErrorCode,
+        message: str,
+        leader: LeaderHint | None = None,
+        *,
+        outcome_unknown: bool | None = None,
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
         self.leader = leader
+        self.outcome_unknown = (
+            code in OUTCOME_UNKNOWN if outcome_unknown is None else outcome_unknown
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By its attributes: `args` has the message alone, and subclasses differ in theirs.
+        return _restored, (type(self), self.args), self.__dict__
 
     @property
     def retriable(self) -> bool:
         return self.code in RETRIABLE
 
-    @property
-    def outcome_unknown(self) -> bool:
-        return self.code in OUTCOME_UNKNOWN
+
+def _restored(kind: type[TidelogError], args: tuple[Any, ...]) -> TidelogError:
+    error = kind.__new__(kind)
+    error.args = args
+    return error
+
+
+class InternalError(TidelogError, code=ErrorCode.INTERNAL):
+    """A fault in a service or in the client; its log has the details."""
+
+
+class InvalidRequestError(TidelogError, code=ErrorCode.INVALID_REQUEST):
+    """An argument cannot be right; the message names it."""
+
+
+class RequestTimedOutError(TidelogError, code=ErrorCode.REQUEST_TIMED_OUT):
+    """No answer in time. The request may have been carried out."""
+
+
+class UnknownTopicError(TidelogError, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+    """The topic or the partition does not exist."""
+
+
+class UnknownTopicIdError(UnknownTopicError, code=ErrorCode.UNKNOWN_TOPIC_ID):
+    """The topic was deleted, and possibly created again with the same name."""
+
+
+class NotLeaderError(TidelogError, code=ErrorCode.NOT_LEADER):
+    """The broker does not lead the partition. Clients follow the leader by themselves."""
+
+
+class LeaderNotAvailableError(TidelogError, code=ErrorCode.LEADER_NOT_AVAILABLE):
+    """The partition has no leader now."""
+
+
+class FencedLeaderEpochError(TidelogError, code=ErrorCode.FENCED_LEADER_EPOCH):
+    """The request was meant for an older leader epoch."""
+
+
+class UnknownLeaderEpochError(TidelogError, code=ErrorCode.UNKNOWN_LEADER_EPOCH):
+    """The request was meant for a leader epoch that the broker has not learned of yet."""
+
+
+class LeaderChangedError(TidelogError, code=ErrorCode.LEADER_CHANGED):
+    """The leader changed before the records were committed; they may be kept or lost."""
+
+
+class NotEnoughReplicasError(TidelogError, code=ErrorCode.NOT_ENOUGH_REPLICAS):
+    """Fewer replicas are in sync than min_insync_replicas; nothing was appended."""
+
+
+class OffsetNotAvailableError(TidelogError, code=ErrorCode.OFFSET_NOT_AVAILABLE):
+    """A new leader does not know its high watermark yet."""
+
+
+class OffsetOutOfRangeError(TidelogError, code=ErrorCode.OFFSET_OUT_OF_RANGE):
+    """The offset is below the start of the log or above its end."""
+
+
+class BatchTooLargeError(TidelogError, code=ErrorCode.BATCH_TOO_LARGE):
+    """A record or batch exceeds max_request_bytes or the topic's max_batch_bytes."""
+
+
+class CorruptBatchError(TidelogError, code=ErrorCode.CORRUPT_BATCH):
+    """A batch fails its CRC."""
+
+
+class InvalidBatchError(TidelogError, code=ErrorCode.INVALID_BATCH):
+    """A batch is malformed or breaks a rule of its topic."""
+
+
+class OutOfOrderSequenceError(TidelogError, code=ErrorCode.OUT_OF_ORDER_SEQUENCE):
+    """The sequence of an idempotent producer leaves a gap."""
+
+
+class DuplicateSequenceError(TidelogError, code=ErrorCode.DUPLICATE_SEQUENCE):
+    """The sequence of an idempotent producer was appended before."""
+
+
+class FencedProducerError(TidelogError, code=ErrorCode.FENCED_PRODUCER_EPOCH):
+    """A newer producer holds this producer's name."""
+
+
+class UnknownProducerError(TidelogError, code=ErrorCode.UNKNOWN_PRODUCER_ID):
+    """The leader does not know the producer id."""
+
+
+class StorageError(TidelogError, code=ErrorCode.STORAGE_ERROR):
+    """The broker cannot read or write its disk."""
+
+
+class InvalidTopicNameError(TidelogError, code=ErrorCode.INVALID_TOPIC_NAME):
+    """The name cannot be a topic's."""
+
+
+class TopicAlreadyExistsError(TidelogError, code=ErrorCode.TOPIC_ALREADY_EXISTS):
+    """A topic has this name already."""
+
+
+class InvalidPartitionCountError(TidelogError, code=ErrorCode.INVALID_PARTITION_COUNT):
+    """The number of partitions is out of range."""
+
+
+class InvalidReplicationFactorError(TidelogError, code=ErrorCode.INVALID_REPLICATION_FACTOR):
+    """The replication factor is below 1 or above the number of live brokers."""
+
+
+class InvalidConfigError(TidelogError, code=ErrorCode.INVALID_CONFIG):
+    """A configuration key does not exist, or its value is out of range."""
+
+
+class TopicBeingDeletedError(TidelogError, code=ErrorCode.TOPIC_BEING_DELETED):
+    """The topic is being deleted."""
+
+
+class InvalidAssignmentError(TidelogError, code=ErrorCode.INVALID_ASSIGNMENT):
+    """A manual replica assignment breaks a rule."""
+
+
+class UnknownBrokerError(TidelogError, code=ErrorCode.UNKNOWN_BROKER):
+    """No broker has this id, or it is in the wrong state for the request."""
+
+
+class NotEnoughBrokersError(TidelogError, code=ErrorCode.NOT_ENOUGH_BROKERS):
+    """The request would leave too few brokers for a topic."""
+
+
+class NotConfirmedError(TidelogError, code=ErrorCode.NOT_CONFIRMED):
+    """The request deletes data and lacks its confirmation."""
+
+
+class NotControllerError(TidelogError, code=ErrorCode.NOT_CONTROLLER):
+    """The controller is not the active one."""
+
+
+class StaleControllerEpochError(TidelogError, code=ErrorCode.STALE_CONTROLLER_EPOCH):
+    """A newer controller has been elected."""
+
+
+class StaleBrokerEpochError(TidelogError, code=ErrorCode.STALE_BROKER_EPOCH):
+    """The request belongs to a previous incarnation of a broker."""
+
+
+class MetadataStoreUnavailableError(TidelogError, code=ErrorCode.METADATA_STORE_UNAVAILABLE):
+    """The metadata store cannot be reached now."""
+
+
+class FetchSessionError(TidelogError, code=ErrorCode.FETCH_SESSION_INVALID):
+    """The fetch session is unknown or out of step."""
+
+
+class RevisionConflictError(TidelogError, code=ErrorCode.REVISION_CONFLICT):
+    """The subject of the request has changed since it was described."""
+
+
+class UnknownOperationError(TidelogError, code=ErrorCode.UNKNOWN_OPERATION):
+    """No operation has this id, or it ended long ago."""
+
+
+class OperationIdInUseError(TidelogError, code=ErrorCode.OPERATION_ID_IN_USE):
+    """Another request has this operation id."""
+
+
+class OperationEndedError(TidelogError, code=ErrorCode.OPERATION_ENDED):
+    """The operation has ended."""
+
+
+class PartitionBusyError(TidelogError, code=ErrorCode.PARTITION_BUSY):
+    """The partitions are being moved or removed by another operation."""
+
+
+class NotEligibleLeaderError(TidelogError, code=ErrorCode.NOT_ELIGIBLE_LEADER):
+    """The replica cannot lead now without loss of records."""
+
+
+class ClientClosedError(TidelogError, code=ErrorCode.CLIENT_CLOSED):
+    """The client was closed before or during the call. The client raises it; no service sends
+    it."""
+
+
+class ClientForkedError(TidelogError, code=ErrorCode.CLIENT_FORKED):
+    """The client was made before a fork() and is used in the child. Make a new client there."""
 
 
 def unknown_topic(topic: str) -> TidelogError:

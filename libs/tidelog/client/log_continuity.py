@@ -11,11 +11,11 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import ErrorCode, OffsetOutOfRangeError
 from tidelog.model import NO_EPOCH, Batch, BatchHeader, TopicPartition
 
 
-class LogTruncatedError(TidelogError):
+class LogTruncatedError(OffsetOutOfRangeError):
     """Records that were read are not in the log any more (code OFFSET_OUT_OF_RANGE): the
     one before `offset` was read in `read_epoch`, and the leader of `leader_epoch` has
     another there, or none. What it has instead was not read."""

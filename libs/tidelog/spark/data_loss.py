@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import ErrorCode, OffsetOutOfRangeError
 from tidelog.model import NO_EPOCH, TopicPartition
 from tidelog.spark.stream_offsets import ReadTo, StreamOffsets, TopicOffsets
 
@@ -47,7 +47,7 @@ class Truncation(NamedTuple):
     epoch_before: int = NO_EPOCH
 
 
-class DataLossError(TidelogError):
+class DataLossError(OffsetOutOfRangeError):
     """`losses`: one sentence for each."""
 
     def __init__(self, losses: Iterable[str]) -> None:

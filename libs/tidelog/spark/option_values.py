@@ -11,13 +11,13 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import ErrorCode, InvalidRequestError
 from tidelog.model import MAX_INT32
 
 _TRUTH = {"true": True, "false": False}
 
 
-class OptionError(TidelogError):
+class OptionError(InvalidRequestError):
     """The user's: an option that does not exist, or a value that cannot be."""
 
     def __init__(self, message: str) -> None:

@@ -134,6 +134,14 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """
     ERROR_CODE_NOT_ELIGIBLE_LEADER: _ErrorCode.ValueType  # 75
     """Not retriable. The replica may not lead now without loss of records."""
+    ERROR_CODE_CLIENT_CLOSED: _ErrorCode.ValueType  # 90
+    """Not retriable. Raised by client libraries, sent by no service: the client was closed
+    before or during the call.
+    """
+    ERROR_CODE_CLIENT_FORKED: _ErrorCode.ValueType  # 91
+    """Not retriable. Raised by client libraries, sent by no service: the client was made
+    before a fork() and is used in the child process.
+    """
 
 class ErrorCode(_ErrorCode, metaclass=_ErrorCodeEnumTypeWrapper):
     """Why a partition, a topic or a whole control command was refused.
@@ -254,6 +262,14 @@ being moved or removed.
 """
 ERROR_CODE_NOT_ELIGIBLE_LEADER: ErrorCode.ValueType  # 75
 """Not retriable. The replica may not lead now without loss of records."""
+ERROR_CODE_CLIENT_CLOSED: ErrorCode.ValueType  # 90
+"""Not retriable. Raised by client libraries, sent by no service: the client was closed
+before or during the call.
+"""
+ERROR_CODE_CLIENT_FORKED: ErrorCode.ValueType  # 91
+"""Not retriable. Raised by client libraries, sent by no service: the client was made
+before a fork() and is used in the child process.
+"""
 Global___ErrorCode: _TypeAlias = ErrorCode  # noqa: Y015
 
 @_typing.final

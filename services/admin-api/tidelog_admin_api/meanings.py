@@ -116,4 +116,7 @@ MEANINGS: Mapping[ErrorCode, Meaning] = {
     ErrorCode.NOT_ELIGIBLE_LEADER: _conflict(
         "Choose a replica in sync, or wait until this one is."
     ),
+    # The gateway's own clients: it is stopping, or a fault of its process.
+    ErrorCode.CLIENT_CLOSED: unavailable("The gateway is stopping; send the request again."),
+    ErrorCode.CLIENT_FORKED: unavailable("Restart the gateway."),
 }
