@@ -42,6 +42,10 @@ class RegisteredBroker:
     rack: str = ""
     whole_since: int = 0
     synced_whole_since: int = 0
+    directory_id: str = ""
+    host: str = ""
+    data_dir: str = ""
+    not_intact_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,20 @@ class Departure:
     at_ms: int
     cause: str
     address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedStart:
+    """Of a process that does not start as this broker, or that waits for another one."""
+
+    broker_id: int
+    at_ms: int
+    cause: str
+    reason: str
+    address: str = ""
+    host: str = ""
+    data_dir: str = ""
+    directory_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +166,7 @@ class BrokerState:
     start_phase: str = ""
     start_done: int = 0
     start_total: int = 0
+    rejected_starts: Sequence[RejectedStart] = ()
 
     @property
     def is_starting(self) -> bool:
@@ -262,6 +281,7 @@ class ControllerState:
     registered: Sequence[RegisteredBroker] = ()
     controllers: Sequence[RegisteredController] = ()
     operations: Sequence[StandingOperation] = ()
+    rejected_starts: Sequence[RejectedStart] = ()
 
 
 @dataclass(frozen=True, slots=True)

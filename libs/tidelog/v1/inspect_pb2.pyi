@@ -380,6 +380,7 @@ class BrokerState(_message.Message):
     START_DONE_FIELD_NUMBER: _builtins.int
     START_TOTAL_FIELD_NUMBER: _builtins.int
     MOVE_BYTES_PER_SECOND_FIELD_NUMBER: _builtins.int
+    REJECTED_STARTS_FIELD_NUMBER: _builtins.int
     broker_epoch: _builtins.int
     """Creation revision of its registration; 0: it has none."""
     state: _builtins.str
@@ -426,6 +427,10 @@ class BrokerState(_message.Message):
     def heard(self) -> _containers.RepeatedCompositeFieldContainer[Global___HeardBroker]:
         """Brokers that fetch from this one or that it fetches from, whatever is described above."""
 
+    @_builtins.property
+    def rejected_starts(self) -> _containers.RepeatedCompositeFieldContainer[Global___RejectedStart]:
+        """As ControllerState reports them."""
+
     def __init__(
         self,
         *,
@@ -446,10 +451,11 @@ class BrokerState(_message.Message):
         start_done: _builtins.int = ...,
         start_total: _builtins.int = ...,
         move_bytes_per_second: _builtins.int = ...,
+        rejected_starts: _abc.Iterable[Global___RejectedStart] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "controller_address", b"controller_address", "controller_epoch", b"controller_epoch", "controllers", b"controllers", "departures", b"departures", "disk_free_bytes", b"disk_free_bytes", "has_full_state", b"has_full_state", "heard", b"heard", "leader_count", b"leader_count", "move_bytes_per_second", b"move_bytes_per_second", "registered", b"registered", "replica_count", b"replica_count", "replicas", b"replicas", "start_done", b"start_done", "start_phase", b"start_phase", "start_total", b"start_total", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "controller_address", b"controller_address", "controller_epoch", b"controller_epoch", "controllers", b"controllers", "departures", b"departures", "disk_free_bytes", b"disk_free_bytes", "has_full_state", b"has_full_state", "heard", b"heard", "leader_count", b"leader_count", "move_bytes_per_second", b"move_bytes_per_second", "registered", b"registered", "rejected_starts", b"rejected_starts", "replica_count", b"replica_count", "replicas", b"replicas", "start_done", b"start_done", "start_phase", b"start_phase", "start_total", b"start_total", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -497,6 +503,10 @@ class RegisteredBroker(_message.Message):
     RACK_FIELD_NUMBER: _builtins.int
     WHOLE_SINCE_FIELD_NUMBER: _builtins.int
     SYNCED_WHOLE_SINCE_FIELD_NUMBER: _builtins.int
+    DIRECTORY_ID_FIELD_NUMBER: _builtins.int
+    HOST_FIELD_NUMBER: _builtins.int
+    DATA_DIR_FIELD_NUMBER: _builtins.int
+    NOT_INTACT_REASON_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     broker_epoch: _builtins.int
     address: _builtins.str
@@ -507,6 +517,16 @@ class RegisteredBroker(_message.Message):
     nothing: who was in sync in an older one is not elected as clean. 0: not known.
     """
     synced_whole_since: _builtins.int
+    directory_id: _builtins.str
+    """The data directory that holds the broker id: its id, its machine and its path there. Empty: it
+    registered by a release that keeps none.
+    """
+    host: _builtins.str
+    data_dir: _builtins.str
+    not_intact_reason: _builtins.str
+    """Why the directory counts as intact only since this registration; empty: it does not, or it
+    held nothing older.
+    """
     def __init__(
         self,
         *,
@@ -517,14 +537,68 @@ class RegisteredBroker(_message.Message):
         rack: _builtins.str = ...,
         whole_since: _builtins.int = ...,
         synced_whole_since: _builtins.int = ...,
+        directory_id: _builtins.str = ...,
+        host: _builtins.str = ...,
+        data_dir: _builtins.str = ...,
+        not_intact_reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "rack", b"rack", "state", b"state", "synced_whole_since", b"synced_whole_since", "whole_since", b"whole_since"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "data_dir", b"data_dir", "directory_id", b"directory_id", "host", b"host", "not_intact_reason", b"not_intact_reason", "rack", b"rack", "state", b"state", "synced_whole_since", b"synced_whole_since", "whole_since", b"whole_since"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RegisteredBroker: _TypeAlias = RegisteredBroker  # noqa: Y015
+
+@_typing.final
+class RejectedStart(_message.Message):
+    """A process that cannot start as a broker, or that waits for another process of the same id. Kept
+    until the next registration of the id, and for an hour at most.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BROKER_ID_FIELD_NUMBER: _builtins.int
+    AT_MS_FIELD_NUMBER: _builtins.int
+    CAUSE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    HOST_FIELD_NUMBER: _builtins.int
+    DATA_DIR_FIELD_NUMBER: _builtins.int
+    DIRECTORY_ID_FIELD_NUMBER: _builtins.int
+    broker_id: _builtins.int
+    at_ms: _builtins.int
+    """Wall clock of that process, milliseconds since 1970."""
+    cause: _builtins.str
+    """"broker_id_in_use", "waits_for_lease", "data_directory", "store", "address", "disk", "other"."""
+    reason: _builtins.str
+    """What is wrong, and what to do."""
+    address: _builtins.str
+    """Where the process is: its address, its machine, its data directory and that directory's id;
+    empty: not known.
+    """
+    host: _builtins.str
+    data_dir: _builtins.str
+    directory_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        broker_id: _builtins.int = ...,
+        at_ms: _builtins.int = ...,
+        cause: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        address: _builtins.str = ...,
+        host: _builtins.str = ...,
+        data_dir: _builtins.str = ...,
+        directory_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "at_ms", b"at_ms", "broker_id", b"broker_id", "cause", b"cause", "data_dir", b"data_dir", "directory_id", b"directory_id", "host", b"host", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RejectedStart: _TypeAlias = RejectedStart  # noqa: Y015
 
 @_typing.final
 class RegisteredController(_message.Message):
@@ -822,6 +896,7 @@ class ControllerState(_message.Message):
     REGISTERED_FIELD_NUMBER: _builtins.int
     CONTROLLERS_FIELD_NUMBER: _builtins.int
     OPERATIONS_FIELD_NUMBER: _builtins.int
+    REJECTED_STARTS_FIELD_NUMBER: _builtins.int
     active: _builtins.bool
     controller_epoch: _builtins.int
     active_address: _builtins.str
@@ -854,6 +929,10 @@ class ControllerState(_message.Message):
 
     @_builtins.property
     def operations(self) -> _containers.RepeatedCompositeFieldContainer[Global___StandingOperation]: ...
+    @_builtins.property
+    def rejected_starts(self) -> _containers.RepeatedCompositeFieldContainer[Global___RejectedStart]:
+        """The last rejected start of each broker id, ordered by id."""
+
     def __init__(
         self,
         *,
@@ -869,10 +948,11 @@ class ControllerState(_message.Message):
         registered: _abc.Iterable[Global___RegisteredBroker] | None = ...,
         controllers: _abc.Iterable[Global___RegisteredController] | None = ...,
         operations: _abc.Iterable[Global___StandingOperation] | None = ...,
+        rejected_starts: _abc.Iterable[Global___RejectedStart] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active", b"active", "active_address", b"active_address", "backlogs", b"backlogs", "controller_epoch", b"controller_epoch", "controllers", b"controllers", "deletions", b"deletions", "departures", b"departures", "operations", b"operations", "partition_count", b"partition_count", "partitions", b"partitions", "registered", b"registered", "revision", b"revision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active", b"active", "active_address", b"active_address", "backlogs", b"backlogs", "controller_epoch", b"controller_epoch", "controllers", b"controllers", "deletions", b"deletions", "departures", b"departures", "operations", b"operations", "partition_count", b"partition_count", "partitions", b"partitions", "registered", b"registered", "rejected_starts", b"rejected_starts", "revision", b"revision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

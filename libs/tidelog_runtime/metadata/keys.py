@@ -23,6 +23,8 @@ class Keys:
         self.cluster = self.root + "cluster"
         self.brokers = self.root + "brokers/ids/"
         self.departures = self.root + "brokers/departures/"
+        self.directories = self.root + "brokers/directories/"
+        self.rejected_starts = self.root + "brokers/rejected_starts/"
         self.topics = self.root + "brokers/topics/"
         self.topic_deletions = self.root + "admin/topics_delete/"
         self.partition_additions = self.root + "admin/partitions_add/"
@@ -54,6 +56,12 @@ class Keys:
 
     def departure(self, broker_id: int) -> str:
         return f"{self.departures}{broker_id}"
+
+    def directory(self, broker_id: int) -> str:
+        return f"{self.directories}{broker_id}"
+
+    def rejected_start(self, broker_id: int) -> str:
+        return f"{self.rejected_starts}{broker_id}"
 
     def topic(self, topic: str) -> str:
         return self.topics + topic
@@ -108,6 +116,10 @@ class Keys:
             return BrokerKey(int(key.removeprefix(self.brokers)))
         if key.startswith(self.departures):
             return DepartureKey(int(key.removeprefix(self.departures)))
+        if key.startswith(self.directories):
+            return BrokerDirectoryKey(int(key.removeprefix(self.directories)))
+        if key.startswith(self.rejected_starts):
+            return RejectedStartKey(int(key.removeprefix(self.rejected_starts)))
         if key.startswith(self.topics):
             parts = key.removeprefix(self.topics).split("/")
             if len(parts) == 1:
@@ -173,6 +185,14 @@ class DepartureKey(NamedTuple):
     broker_id: int
 
 
+class BrokerDirectoryKey(NamedTuple):
+    broker_id: int
+
+
+class RejectedStartKey(NamedTuple):
+    broker_id: int
+
+
 class TopicKey(NamedTuple):
     topic: str
 
@@ -230,6 +250,8 @@ ParsedKey = (
     | ThrottleKey
     | BrokerKey
     | DepartureKey
+    | BrokerDirectoryKey
+    | RejectedStartKey
     | TopicKey
     | PartitionKey
     | TopicDeletionKey

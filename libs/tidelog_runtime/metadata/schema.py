@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 from tidelog.inspection.model import NOT_KNOWN
 from tidelog.model import NO_EPOCH, NO_LEADER
 from tidelog.state_changes.event import NO_CHANGE, Cause, Change
+from tidelog_runtime.metadata.broker_directories import known_fields
 
 FORMAT_VERSION = 1
 # The broker epoch of a member that is known to have lost data: no life is that old, so
@@ -465,23 +466,23 @@ def _without_later_fields(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def decode_topic(value: bytes) -> TopicEntry:
-    return TopicEntry(**json.loads(value))
+    return TopicEntry(**known_fields(TopicEntry, json.loads(value)))
 
 
 def decode_broker(value: bytes) -> BrokerRegistration:
-    return BrokerRegistration(**json.loads(value))
+    return BrokerRegistration(**known_fields(BrokerRegistration, json.loads(value)))
 
 
 def decode_controller(value: bytes) -> ControllerEntry:
-    return ControllerEntry(**json.loads(value))
+    return ControllerEntry(**known_fields(ControllerEntry, json.loads(value)))
 
 
 def decode_controller_process(value: bytes) -> ControllerProcess:
-    return ControllerProcess(**json.loads(value))
+    return ControllerProcess(**known_fields(ControllerProcess, json.loads(value)))
 
 
 def decode_cluster(value: bytes) -> ClusterEntry:
-    return ClusterEntry(**json.loads(value))
+    return ClusterEntry(**known_fields(ClusterEntry, json.loads(value)))
 
 
 def encode_throttle(throttle: Throttle) -> bytes:
@@ -497,11 +498,11 @@ def decode_throttle(value: bytes) -> Throttle:
 
 
 def decode_topic_deletion(value: bytes) -> TopicDeletion:
-    return TopicDeletion(**json.loads(value))
+    return TopicDeletion(**known_fields(TopicDeletion, json.loads(value)))
 
 
 def decode_recovery_consent(value: bytes) -> RecoveryConsent:
-    return RecoveryConsent(**json.loads(value))
+    return RecoveryConsent(**known_fields(RecoveryConsent, json.loads(value)))
 
 
 def decode_named_producer(value: bytes) -> NamedProducer:

@@ -58,5 +58,7 @@ def _tell_known(known: pb.BrokerState | pb.ControllerState, addresses: ExternalA
         broker.address = addresses.of_broker(broker.broker_id, broker.address)
     for departure in known.departures:
         departure.address = addresses.of_departed(departure.broker_id, departure.address)
+    for rejected in known.rejected_starts:
+        rejected.address = addresses.in_text(rejected.address)
     for controller in known.controllers:
         controller.address = addresses.of_controller(controller.controller_id, controller.address)

@@ -9,6 +9,7 @@ import asyncio
 import fcntl
 import random
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -52,19 +53,26 @@ from tidelog_broker.edge.start_gate import StartGate
 from tidelog_broker.life import live
 from tidelog_broker.log.disk import OsDisk
 from tidelog_broker.membership.known_services import CachedServices
+from tidelog_broker.membership.rejected_start import report_rejected_start
 from tidelog_broker.metrics.broker_metrics import BrokerMetrics
 from tidelog_broker.metrics.request_meter import (
     MeteredPeers,
     ReplicaFetchCall,
     metered_replica_fetch,
 )
-from tidelog_broker.storage.data_directory import DataDirectory, DataDirectoryError
+from tidelog_broker.storage.data_directory import (
+    DataDirectory,
+    DataDirectoryError,
+    stored_directory_id,
+)
 from tidelog_broker.storage.disk_use import disk_use
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.config import load
 from tidelog_runtime.external_addresses import ExternalAddresses
 from tidelog_runtime.garbage_collection import collecting_garbage
+from tidelog_runtime.metadata.broker_directories import RejectedStart, RejectionCause
 from tidelog_runtime.metadata.etcd import EtcdStore
+from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.telemetry.explained import Explained
 from tidelog_runtime.telemetry.external_inspect import ExternalInspectServicer
 from tidelog_runtime.telemetry.inspect_service import InspectServicer
@@ -90,6 +98,10 @@ _log = structlog.get_logger()
 class StartError(Exception):
     """The broker cannot start; the message says why, and what to do."""
 
+    def __init__(self, message: str, cause: RejectionCause) -> None:
+        super().__init__(message)
+        self.cause = cause
+
 
 def hold_lock(data_dir: Path) -> TextIO:
     """The data directory is this process's as long as the returned file is open."""
@@ -101,7 +113,8 @@ def hold_lock(data_dir: Path) -> TextIO:
         lock.close()
         raise StartError(
             f"{data_dir} is in use by another broker process; stop that one, or give this one its "
-            "own data_dir"
+            "own data_dir",
+            RejectionCause.DATA_DIRECTORY,
         ) from None
     return lock
 
@@ -238,7 +251,8 @@ def listen(server: grpc.aio.Server, address: str, setting: str) -> str:
     if port == 0:
         raise StartError(
             f"cannot listen on {address}: port {wanted} is in use, or {host} is not an address of "
-            f"this machine; choose another with {setting}"
+            f"this machine; choose another with {setting}",
+            RejectionCause.ADDRESS,
         )
     return f"{host}:{port}"
 
@@ -313,6 +327,28 @@ async def run(config: BrokerConfig) -> int:
         broker.state_changes.flush()
 
 
+async def report_rejection(config: BrokerConfig, error: Exception) -> None:
+    """Tells the cluster why this broker does not start, where etcd can be reached."""
+    cause = getattr(error, "cause", None)
+    if cause is None:
+        cause = RejectionCause.DISK if isinstance(error, OSError) else RejectionCause.OTHER
+    clock = SystemClock()
+    rejected = RejectedStart(
+        cause,
+        str(error),
+        clock.wall_ms(),
+        config.advertised_address or config.listen,
+        socket.gethostname(),
+        str(config.data_dir),
+        stored_directory_id(OsDisk(), config.data_dir),
+    )
+    store = EtcdStore(config.etcd_endpoints, clock=clock, rng=random.SystemRandom())
+    try:
+        await report_rejected_start(store, Keys(config.cluster), config.broker_id, rejected)
+    finally:
+        await store.close()
+
+
 def main() -> int:
     config = load(BrokerConfig, sys.argv[1:])
     configure_logging(
@@ -326,6 +362,7 @@ def main() -> int:
             return uvloop.run(run(config))
     except (StartError, DataDirectoryError, MetricsUnavailableError, OSError) as error:
         _log.critical("cannot_start", why=str(error))
+        uvloop.run(report_rejection(config, error))
         return EXIT_CANNOT_START
 
 

@@ -63,6 +63,7 @@ from tidelog_broker.storage.disk_use import UNKNOWN_DISK, LookAtDisk
 from tidelog_broker.storage.log_directory import DamagedReplica, LogDirectory
 from tidelog_broker.storage.log_syncer import LogSyncer
 from tidelog_runtime.clock import Clock
+from tidelog_runtime.metadata.broker_directories import RejectionCause
 from tidelog_runtime.metadata.cluster_id import ensure_cluster, held_cluster
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.measured_store import MeasuredStore
@@ -341,7 +342,7 @@ class Broker:
             # The store itself has told that it is away.
             pass
         except StoreRolledBackError as error:
-            raise DataDirectoryError(str(error)) from error
+            raise DataDirectoryError(str(error), RejectionCause.STORE) from error
 
     async def _cluster_id(self) -> str | None:
         """Who has been in a cluster begins no other: that would hide that the store was wiped

@@ -24,6 +24,7 @@ PAIRS = [
     (model.PendingState, pb.PendingState),
     (model.BrokerBacklog, pb.BrokerBacklog),
     (model.Departure, pb.Departure),
+    (model.RejectedStart, pb.RejectedStart),
     (model.WaitingDeletion, pb.WaitingDeletion),
     (model.StandingOperation, pb.StandingOperation),
     (model.InSyncMember, pb.InSyncMember),

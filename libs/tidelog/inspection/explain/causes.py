@@ -36,6 +36,8 @@ BROKER_PAUSED = "broker_paused"
 BROKER_UNREACHABLE = "broker_unreachable"
 BROKER_BUSY = "broker_busy"
 BROKER_UNREGISTERED = "broker_unregistered"
+BROKER_ID_CONTESTED = "broker_id_contested"  # by two processes
+DIRECTORY_NOT_INTACT = "directory_not_intact"  # copied, restored or replaced
 BROKER_STARTING = "broker_starting"
 BROKER_STOPPING = "broker_stopping"
 REPLICA_SLOW = "replica_slow"
@@ -60,6 +62,7 @@ ORDER = (
     STORE_UNREACHABLE,
     NO_CONTROLLER,
     CONTROLLER_UNREACHABLE,
+    BROKER_ID_CONTESTED,
     REPLICA_DEAD,
     BROKER_STOPPED,
     BROKER_PAUSED,
@@ -87,6 +90,7 @@ ORDER = (
     CANCELLATION_WAITS,
     MOVE_WAITS,
     STORE_SLOW,
+    DIRECTORY_NOT_INTACT,
     NOT_PREFERRED_LEADER,
 )
 

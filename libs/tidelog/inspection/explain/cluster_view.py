@@ -27,6 +27,7 @@ from tidelog.inspection.model import (
     LeaderState,
     PartitionKeyState,
     RegisteredBroker,
+    RejectedStart,
     ReplicaState,
     ServiceState,
 )
@@ -87,6 +88,7 @@ class ClusterView:
         self._glimpsed = {s.id: s for s in observed.glimpses if s.broker is not None}
         self.registry = self._registry()
         self.departures = self._departures()
+        self.rejected_starts = self._rejected_starts()
         self.backlogs = self._backlogs()
         self.deleting = self._deleting()
         self.keys = self._keys()
@@ -288,6 +290,12 @@ class ClusterView:
         for departure in state.departures if state else ():
             found.setdefault(departure.broker_id, departure)
         return found
+
+    def _rejected_starts(self) -> dict[int, RejectedStart]:
+        """By broker id, as the service reports them that reports the registrations."""
+        teller = self.registry.teller
+        state = None if teller is None else teller.controller or teller.broker
+        return {start.broker_id: start for start in (state.rejected_starts if state else ())}
 
     def _backlogs(self) -> dict[int, BrokerBacklog]:
         return {b.broker_id: b for b in (self.reign.backlogs if self.reign else ())}

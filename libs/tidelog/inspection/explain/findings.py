@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 
-from tidelog.inspection.explain import causes, control, operations, roots, store
+from tidelog.inspection.explain import broker_identity, causes, control, operations, roots, store
 from tidelog.inspection.explain.causes import Root, Symptom
 from tidelog.inspection.explain.cluster_view import ClusterView, Life
 from tidelog.inspection.explain.observed import Observed
@@ -39,6 +39,11 @@ def explain(observed: Observed) -> tuple[Finding, ...]:
         f
         for f in control.unacknowledged(view, following)
         if _in_scope(f, scope) or _is_root(f, named)
+    ]
+    found += [
+        f
+        for f in (*broker_identity.contested(view), *broker_identity.not_intact(view))
+        if _belongs(view, f, scope, named)
     ]
     found += [f for f in _whole_cluster(view, following) if _belongs(view, f, scope, named)]
     return tuple(sorted(found, key=_rank))

@@ -115,6 +115,7 @@ class BrokerInspection:
                 start_phase=self._start.phase if starts else STARTED,
                 start_done=self._start.done if starts else 0,
                 start_total=self._start.total if starts else 0,
+                rejected_starts=cache.directories.described_rejections(),
             ),
             error=error,
         )
@@ -144,15 +145,7 @@ class BrokerInspection:
 
     def _registered(self) -> list[RegisteredBroker]:
         return [
-            RegisteredBroker(
-                broker_id,
-                live.broker_epoch,
-                live.registration.address,
-                live.registration.state,
-                live.registration.rack,
-                live.registration.whole_since or live.broker_epoch,
-                live.registration.synced_whole_since or live.broker_epoch,
-            )
+            self._cache.directories.describe(broker_id, live.broker_epoch, live.registration)
             for broker_id, live in sorted(self._cache.brokers.items())
         ]
 

@@ -15,6 +15,7 @@ import structlog
 from tidelog.model import NO_LEADER, LeaderHint, TopicPartition
 from tidelog_runtime.metadata import schema
 from tidelog_runtime.metadata.keys import (
+    BrokerDirectoryKey,
     BrokerKey,
     ClusterKey,
     ControllerEpochKey,
@@ -25,6 +26,7 @@ from tidelog_runtime.metadata.keys import (
     NamedProducerKey,
     ParsedKey,
     PartitionKey,
+    RejectedStartKey,
     ThrottleKey,
     TopicKey,
 )
@@ -38,6 +40,7 @@ from tidelog_runtime.metadata.schema import (
     TopicEntry,
 )
 from tidelog_runtime.metadata.store import Changed, KeyValue, Snapshot
+from tidelog_runtime.registered_brokers import KnownDirectories
 
 _log = structlog.get_logger()
 
@@ -83,6 +86,7 @@ class MetadataCache:
         self.controllers: dict[int, ControllerProcess] = {}  # active or not
         self.brokers: dict[int, LiveBroker] = {}
         self.departures: dict[int, Departure] = {}  # of those that are back, too
+        self.directories = KnownDirectories()
         self.topics: dict[str, LiveTopic] = {}
         self.partitions: dict[str, dict[int, VersionedState]] = {}
         self.throttle = schema.Throttle()
@@ -146,6 +150,8 @@ class MetadataCache:
                     self.departures[broker_id] = schema.decode_departure(value.value)
                 else:
                     self.departures.pop(broker_id, None)
+            case BrokerDirectoryKey() | RejectedStartKey():
+                self.directories.apply(key, value)
             case ControllerKey() | ControllerEpochKey() | ControllerProcessKey():
                 self._apply_of_controllers(key, value)
             case ClusterKey() | ThrottleKey():

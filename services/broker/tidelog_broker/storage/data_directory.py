@@ -16,6 +16,7 @@ from pathlib import PurePath
 
 from tidelog_broker.log.checked_file import DamagedFileError, read_checked, write_checked
 from tidelog_broker.log.disk import Disk
+from tidelog_runtime.metadata.broker_directories import RejectionCause
 
 _KIND = "broker"
 _REVISION_KIND = "store-revision"
@@ -23,6 +24,10 @@ _REVISION_KIND = "store-revision"
 
 class DataDirectoryError(Exception):
     """The directory cannot be used by this broker; the message says why, and what to do."""
+
+    def __init__(self, message: str, cause: RejectionCause = RejectionCause.DATA_DIRECTORY) -> None:
+        super().__init__(message)
+        self.cause = cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,15 @@ def new_life(former: Identity, boot_id: str) -> Identity:
         stopped_cleanly=False,
         whole_since=former.whole_since if whole else 0,
     )
+
+
+def stored_directory_id(disk: Disk, path: PurePath) -> str:
+    """For messages: empty where the directory is new, or cannot say."""
+    try:
+        found = read_checked(disk, path / "broker.json", _KIND)
+    except (DamagedFileError, OSError, ValueError):
+        return ""
+    return str(found["node_uuid"]) if found else ""
 
 
 class DataDirectory:
@@ -105,7 +119,8 @@ class DataDirectory:
             raise DataDirectoryError(
                 f"{whose}, and the metadata store holds no cluster of the configured name: it was "
                 "wiped, or it is not the store of this data; restore its newest backup, correct "
-                "etcd_endpoints or cluster, or move the directory away to start empty"
+                "etcd_endpoints or cluster, or move the directory away to start empty",
+                RejectionCause.STORE,
             )
         if self.identity.cluster_id not in ("", cluster_id):
             raise DataDirectoryError(
@@ -149,7 +164,8 @@ class DataDirectory:
             raise DataDirectoryError(
                 f"the metadata store is at revision {store_revision}, and {self._path.parent} has "
                 f"followed it to {self.seen_revision} already: it was restored from an "
-                "old backup; restore the newest one, or move the directory away to start empty"
+                "old backup; restore the newest one, or move the directory away to start empty",
+                RejectionCause.STORE,
             )
 
     def _update(self, **changes: object) -> None:

@@ -28,7 +28,6 @@ from tidelog_controller.policies.reassignment import (
 )
 from tidelog_controller.state.context import Context, ControllerIdentity
 from tidelog_controller.state.known import (
-    Broker,
     Partition,
     Topic,
 )
@@ -64,8 +63,9 @@ def describe(reign: Reign, request: StateRequest, now_ms: int) -> ControllerStat
         partitions=() if request.services_only else tuple(_partitions(reign, request)),
         partition_count=context.partition_count,
         revision=context.revision,
-        registered=tuple(_registered(context.brokers[b]) for b in sorted(context.brokers)),
+        registered=tuple(_registered(context)),
         operations=tuple(_operations(context)),
+        rejected_starts=context.directories.described_rejections(),
     )
 
 
@@ -141,17 +141,9 @@ def _operations(context: Context) -> Iterator[StandingOperation]:
         )
 
 
-def _registered(broker: Broker) -> RegisteredBroker:
-    registration = broker.registration
-    return RegisteredBroker(
-        broker.broker_id,
-        broker.broker_epoch,
-        registration.address,
-        registration.state,
-        registration.rack,
-        registration.whole_since or broker.broker_epoch,
-        registration.synced_whole_since or broker.broker_epoch,
-    )
+def _registered(context: Context) -> Iterator[RegisteredBroker]:
+    for broker_id, broker in sorted(context.brokers.items()):
+        yield context.directories.describe(broker_id, broker.broker_epoch, broker.registration)
 
 
 def _partitions(reign: Reign, request: StateRequest) -> Iterator[PartitionKeyState]:

@@ -44,6 +44,7 @@ from tidelog_controller.state.operations import Held as HeldOperation
 from tidelog_controller.state.operations import Operations, PlanChunk
 from tidelog_runtime.metadata.keys import (
     BrokerAdditionKey,
+    BrokerDirectoryKey,
     BrokerKey,
     BrokerRemovalKey,
     DepartureKey,
@@ -56,6 +57,7 @@ from tidelog_runtime.metadata.keys import (
     PartitionsAdditionKey,
     PartitionsRemovalKey,
     RecoveryKey,
+    RejectedStartKey,
     ThrottleKey,
     TopicDeletionKey,
     TopicKey,
@@ -81,6 +83,7 @@ from tidelog_runtime.metadata.topic_intents import (
     decode_partitions_addition,
     decode_partitions_removal,
 )
+from tidelog_runtime.registered_brokers import KnownDirectories
 from tidelog_runtime.topic_config import TopicConfig
 
 
@@ -98,6 +101,8 @@ class Context:
         self.keys = keys
         self.brokers: dict[int, Broker] = {}
         self.live: dict[int, LiveBroker] = {}
+        # For descriptions alone: no decision depends on them.
+        self.directories = KnownDirectories()
         self.topics: dict[str, Topic] = {}
         self.deletions: dict[str, Deletion] = {}
         self.additions: dict[str, Addition] = {}
@@ -374,6 +379,9 @@ class Context:
                 if value is not None:
                     bound = decode_throttle(value.value).bytes_per_second
                     self.throttle = Throttle(bound, value.mod_revision)
+                return None
+            case BrokerDirectoryKey() | RejectedStartKey():
+                self.directories.apply(parsed, value)
                 return None
             case _:
                 return None

@@ -21,6 +21,7 @@ from tidelog.inspection.model import (
     LeaderState,
     PartitionKeyState,
     RegisteredBroker,
+    RejectedStart,
     ReplicaState,
     Scope,
     ServiceState,
@@ -44,6 +45,7 @@ class DescribedCluster:
     registered: dict[int, RegisteredBroker] = field(default_factory=dict)
     silent: list[SilentService] = field(default_factory=list)
     departures: list[Departure] = field(default_factory=list)
+    rejected_starts: list[RejectedStart] = field(default_factory=list)
     backlogs: list[BrokerBacklog] = field(default_factory=list)
     deletions: list[WaitingDeletion] = field(default_factory=list)
     operations: list[StandingOperation] = field(default_factory=list)
@@ -205,6 +207,7 @@ class DescribedCluster:
                     broker,
                     registered=tuple(self.registered.values()),
                     departures=tuple(self.departures) if self.brokers_know_departures else (),
+                    rejected_starts=tuple(self.rejected_starts),
                     replicas=tuple(r for (_, b), r in self.replicas.items() if b == broker_id),
                     heard=(*broker.heard, *self._heard_over_replicas(broker_id)),
                 ),
@@ -245,6 +248,7 @@ class DescribedCluster:
                 tuple(self.keys.values()),
                 registered=tuple(self.registered.values()),
                 operations=self.operations,
+                rejected_starts=tuple(self.rejected_starts),
             )
         return ServiceState(
             "controller",

@@ -1,0 +1,116 @@
+"""Which data directory holds a broker id, and why a broker's last start was rejected.
+
+Both keys live beside the registrations, and outlive them:
+
+- `brokers/directories/<id>` is written in the transaction that creates a registration. It binds
+  the id to one data directory. The registration itself keeps the fields of the previous release,
+  whose controllers reject unknown ones.
+- `brokers/rejected_starts/<id>` is written by a process that cannot start, or that waits for
+  another process of its id. It ends with the next registration of the id, or after
+  REJECTED_START_TTL_SECONDS.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+REJECTED_START_TTL_SECONDS = 3_600
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerDirectory:
+    """Value of `brokers/directories/<id>`.
+
+    directory_id: of the data directory that registered last.
+    registration_token: chosen for that registration, and written to the directory before. A
+        directory that does not know it is older than the registration.
+    clean_stop_token: chosen at the clean stop that ended the registration; empty: it has not
+        ended so. A directory that does not know it is older than the stop.
+    address, host, data_dir: where the registered process is reached, and where its data lies; for
+        people.
+    boot_id: of its machine; empty: not known.
+    not_intact_reason: why the directory counts as intact only since that registration; empty:
+        it does not, or holds nothing older.
+    """
+
+    directory_id: str
+    registration_token: str
+    clean_stop_token: str = ""
+    address: str = ""
+    host: str = ""
+    data_dir: str = ""
+    boot_id: str = ""
+    not_intact_reason: str = ""
+
+    @property
+    def place(self) -> str:
+        """Directory, machine and address, as a message names them."""
+        where = self.data_dir if not self.host else f"{self.data_dir} on {self.host}"
+        return f"{where}, last registered as {self.address}"
+
+
+class RejectionCause(enum.Enum):
+    """Why a broker's start is rejected, for programs; `RejectedStart.reason` is for people."""
+
+    BROKER_ID_IN_USE = "broker_id_in_use"  # the id belongs to another data directory
+    WAITS_FOR_LEASE = "waits_for_lease"  # another process of the id may be alive: it waits
+    DATA_DIRECTORY = "data_directory"  # of another broker or cluster, damaged, or in use
+    STORE = "store"  # the metadata store is wiped, or older than the data
+    ADDRESS = "address"  # cannot be listened on
+    DISK = "disk"  # an error of the operating system
+    OTHER = "other"
+
+    @classmethod
+    def parse(cls, value: str) -> RejectionCause:
+        """Causes of later releases are OTHER."""
+        try:
+            return cls(value)
+        except ValueError:
+            return cls.OTHER
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedStart:
+    """Value of `brokers/rejected_starts/<id>`. `reason`: says what is wrong and what to do.
+    `at_ms`: wall clock of the rejected process; the rest says where that process is."""
+
+    cause: RejectionCause
+    reason: str
+    at_ms: int
+    address: str = ""
+    host: str = ""
+    data_dir: str = ""
+    directory_id: str = ""
+
+
+def encode_broker_directory(directory: BrokerDirectory) -> bytes:
+    return _dump(asdict(directory))
+
+
+def decode_broker_directory(value: bytes) -> BrokerDirectory:
+    """Raises KeyError, TypeError or ValueError for what no broker has written."""
+    return BrokerDirectory(**known_fields(BrokerDirectory, json.loads(value)))
+
+
+def encode_rejected_start(rejected: RejectedStart) -> bytes:
+    return _dump({**asdict(rejected), "cause": rejected.cause.value})
+
+
+def decode_rejected_start(value: bytes) -> RejectedStart:
+    """Raises KeyError, TypeError or ValueError for what no broker has written."""
+    raw = json.loads(value)
+    cause = RejectionCause.parse(raw["cause"])
+    return RejectedStart(**{**known_fields(RejectedStart, raw), "cause": cause})
+
+
+def known_fields(kind: type[Any], raw: dict[str, Any]) -> dict[str, Any]:
+    """Those that this release knows: a later one may write more."""
+    names = {field.name for field in fields(kind)}
+    return {name: value for name, value in raw.items() if name in names}
+
+
+def _dump(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()

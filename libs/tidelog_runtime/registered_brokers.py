@@ -1,0 +1,74 @@
+"""What brokers and controllers know of broker directories and rejected starts, and how they
+describe them. No I/O."""
+
+from __future__ import annotations
+
+from tidelog.inspection.model import RegisteredBroker
+from tidelog.inspection.model import RejectedStart as DescribedRejection
+from tidelog_runtime.metadata.broker_directories import (
+    BrokerDirectory,
+    RejectedStart,
+    decode_broker_directory,
+    decode_rejected_start,
+)
+from tidelog_runtime.metadata.keys import BrokerDirectoryKey, RejectedStartKey
+from tidelog_runtime.metadata.schema import BrokerRegistration
+from tidelog_runtime.metadata.store import KeyValue
+
+
+class KnownDirectories:
+    """By broker id, as the store had them at the last change that was applied."""
+
+    def __init__(self) -> None:
+        self.directories: dict[int, BrokerDirectory] = {}
+        self.rejected_starts: dict[int, RejectedStart] = {}
+
+    def apply(self, key: BrokerDirectoryKey | RejectedStartKey, value: KeyValue | None) -> None:
+        """`value`: None where the key was deleted. Raises KeyError, TypeError or ValueError for a
+        malformed one."""
+        if isinstance(key, BrokerDirectoryKey):
+            self.directories.pop(key.broker_id, None)
+            if value is not None:
+                self.directories[key.broker_id] = decode_broker_directory(value.value)
+            return
+        self.rejected_starts.pop(key.broker_id, None)
+        if value is not None:
+            self.rejected_starts[key.broker_id] = decode_rejected_start(value.value)
+
+    def describe(
+        self, broker_id: int, broker_epoch: int, registration: BrokerRegistration
+    ) -> RegisteredBroker:
+        """A directory that the registration does not name is left out: a release that keeps no
+        directories has registered since."""
+        known = self.directories.get(broker_id)
+        if known is None or known.directory_id != registration.node_uuid:
+            known = BrokerDirectory(registration.node_uuid, "")
+        return RegisteredBroker(
+            broker_id,
+            broker_epoch,
+            registration.address,
+            registration.state,
+            registration.rack,
+            registration.whole_since or broker_epoch,
+            registration.synced_whole_since or broker_epoch,
+            known.directory_id,
+            known.host,
+            known.data_dir,
+            known.not_intact_reason,
+        )
+
+    def described_rejections(self) -> tuple[DescribedRejection, ...]:
+        """Ordered by broker id."""
+        return tuple(
+            DescribedRejection(
+                broker_id,
+                start.at_ms,
+                start.cause.value,
+                start.reason,
+                start.address,
+                start.host,
+                start.data_dir,
+                start.directory_id,
+            )
+            for broker_id, start in sorted(self.rejected_starts.items())
+        )
