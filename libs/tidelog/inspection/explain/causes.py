@@ -6,6 +6,7 @@ one broker. A finding tells one root, or those symptoms that have the same roots
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -28,7 +29,10 @@ UNCLEAN_ELECTION = "unclean_election"
 NOT_PREFERRED_LEADER = "not_preferred_leader"
 MOVE_WAITS = "move_waits"
 CANCELLATION_WAITS = "cancellation_waits"
-MOVES_BOUND = "moves_bound"  # told with what waits for it alone
+# Told with the moves that wait for them alone.
+MOVES_BOUND = "moves_bound"
+MOVES_BOUND_BELOW_WRITES = "moves_bound_below_writes"
+BOUNDS_ON_MOVES = frozenset({MOVES_BOUND, MOVES_BOUND_BELOW_WRITES})
 # About a broker, and its replicas.
 REPLICA_DEAD = "replica_dead"
 BROKER_STOPPED = "broker_stopped"  # in order, and is not back
@@ -128,6 +132,8 @@ class Symptom:
     evidence: tuple[str, ...] = ()
     reasons: tuple[Reason, ...] = ()
     broker: int = -1
+    # The next step for several such partitions, where its commands name them.
+    next_for: Callable[[Sequence[TopicPartition]], str] | None = None
 
     @property
     def roots(self) -> tuple[Root, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.causes import Root
@@ -91,10 +91,10 @@ class ClusterView:
         self.rejected_starts = self._rejected_starts()
         self.backlogs = self._backlogs()
         self.deleting = self._deleting()
-        self.keys = self._keys()
         self._lives: dict[int, Life] = {}
         self._silent = {s.id: s for s in observed.silent if s.role == BROKER}
         self._replicas = self._described()
+        self.keys = self._keys()
 
     @property
     def reign(self) -> ControllerState | None:
@@ -315,8 +315,24 @@ class ClusterView:
         found |= {name_of_key(key): key for key in self.observed.metadata}
         found |= {name_of_key(key): key for key in (self.reign.partitions if self.reign else ())}
         return {
-            name: found[name] for name in sorted(found) if found[name].topic_id not in self.deleting
+            name: self._as_its_leader_knows(found[name])
+            for name in sorted(found)
+            if found[name].topic_id not in self.deleting
         }
+
+    def _as_its_leader_knows(self, key: PartitionKeyState) -> PartitionKeyState:
+        """With the ISR that its leader has written since the key was read: the services are
+        described one after the other, and the leader changes the ISR by itself."""
+        state = self.brokers.get(key.leader)
+        leading = self.leading(key)
+        if leading is None or state is None or state.broker is None:
+            return key
+        replica, leader = leading
+        if replica.leader_epoch != key.leader_epoch or not 0 < key.revision < replica.revision:
+            return key
+        members = [InSyncMember(f.broker_id, f.broker_epoch) for f in leader.followers if f.in_isr]
+        isr = (InSyncMember(key.leader, state.broker.broker_epoch), *members)
+        return replace(key, isr=isr, revision=replica.revision)
 
     def _keys_of_leaders(self) -> Iterator[PartitionKeyState]:
         """Of partitions whose keys are well, so that nobody tells them: what leaders know,

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from tidelog.inspection.explain import causes, next_steps
 from tidelog.inspection.explain.causes import Reason, Root, Symptom
 from tidelog.inspection.explain.cluster_view import ClusterView, Life
 from tidelog.inspection.explain.replicas import failure_of, why_broker_does_nothing
-from tidelog.inspection.explain.words import brokers, clock_time, ids, listed, name_of_key, since
+from tidelog.inspection.explain.words import brokers, clock_time, listed, name_of_key, since
 from tidelog.inspection.model import NOT_KNOWN, InSyncMember, PartitionKeyState
-from tidelog.model import NO_EPOCH, NO_LEADER
+from tidelog.model import NO_EPOCH, NO_LEADER, TopicPartition
 from tidelog.wording import plural
 
 # In place of the life in which a member was admitted.
@@ -33,58 +34,92 @@ def no_leader(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     away = [m for m, (_, reason) in zip(members, fates, strict=True) if reason is not None]
     if view.nobody_reigns:
         reasons.append(_nobody_elects())
-    many, next_step = _waits_for(key, away)
+    many = _waits_for(key, away)
+    next_for = partial(_next_step, key, away)
     return Symptom(
         causes.NO_LEADER,
         causes.CRITICAL,
         name,
         f"{name} has no leader: it can be neither written nor read; {many}",
         f"have no leader; each {many}",
-        next_step,
+        next_for([name]),
         tuple(evidence),
         tuple(reasons),
+        next_for=next_for,
     )
 
 
-def _waits_for(key: PartitionKeyState, away: Sequence[InSyncMember]) -> tuple[str, str]:
-    """What it waits for, as goes on "it …", and the next step."""
-    recover = f"tidelog topics recover {key.topic} --partition {key.partition}"
+def _waits_for(key: PartitionKeyState, away: Sequence[InSyncMember]) -> str:
+    """As continues "it …"."""
     if key.unclean_leader_election:
-        return (
-            "waits for any of its replicas, because unclean_leader_election is set",
-            f"Start any of brokers {listed(key.replicas)}.",
-        )
+        return "waits for any of its replicas, because unclean_leader_election is set"
     if away:
-        return (
-            f"waits for {_who_is_away(away)}",
-            f"Bring {brokers(sorted(ids(away)))} back. If one of them is lost for good: {recover} "
-            "--from-live-replicas, which elects the best log of those that are there, at the "
-            "price of what only the lost one has.",
-        )
+        return f"waits for {_who_is_away(away)}"
     if key.recovery == "manual":
         return (
             "waits for consent: all that were in sync are back, none has kept everything, and "
-            "its recovery is manual",
-            f"Consent to the loss of what no replica has any more: {recover}",
+            "its recovery is manual"
+        )
+    return "waits for the controller: all that were in sync are there"
+
+
+def _next_step(
+    key: PartitionKeyState, away: Sequence[InSyncMember], names: Sequence[TopicPartition]
+) -> str:
+    """For all partitions of these names, which wait for the same as the one of `key`."""
+    if key.unclean_leader_election:
+        return f"Start any of brokers {listed(key.replicas)}."
+    if away:
+        return _bring_back(away, next_steps.recover(names, "--from-live-replicas"))
+    if key.recovery == "manual":
+        return f"Consent to the loss of what no replica has any more: {next_steps.recover(names)}"
+    return "Look at the findings about controller and store; the election follows by itself."
+
+
+def _intact(away: Sequence[InSyncMember]) -> list[int]:
+    """Any single one of these is elected without loss when it is back."""
+    return sorted(m.broker_id for m in away if m.broker_epoch != LOST_DATA)
+
+
+def _damaged(away: Sequence[InSyncMember]) -> list[int]:
+    return sorted(m.broker_id for m in away if m.broker_epoch == LOST_DATA)
+
+
+def _bring_back(away: Sequence[InSyncMember], recover: str) -> str:
+    """The way that loses nothing comes first."""
+    intact = _intact(away)
+    lossy = (
+        f"{recover}, which elects the best log among the live replicas; "
+        "records that only the lost ones hold are lost"
+    )
+    if len(intact) > 1:
+        start = " or ".join(f"broker {broker_id}" for broker_id in intact)
+        return (
+            f"Start {start}: one of them is enough, and no record is lost where its data "
+            f"directory is intact. Only if all of them are lost for good: {lossy}."
+        )
+    if intact:
+        return (
+            f"Start broker {intact[0]}: it is enough, and no record is lost where its data "
+            f"directory is intact. Only if it is lost for good: {lossy}."
         )
     return (
-        "waits for the controller: all that were in sync are there",
-        "Look at the findings about controller and store; the election follows by itself.",
+        f"Start {brokers(_damaged(away))}: the best log among all replicas is then elected. If one "
+        f"of them is lost for good: {lossy}."
     )
 
 
 def _who_is_away(away: Sequence[InSyncMember]) -> str:
-    """Those that may be whole apart from those that are known not to be."""
-    damaged = sorted(m.broker_id for m in away if m.broker_epoch == LOST_DATA)
-    whole = sorted(m.broker_id for m in away if m.broker_epoch != LOST_DATA)
-    of_damaged = (
+    """An intact one is enough; those that are known to have lost data are all compared."""
+    damaged, whole = _damaged(away), _intact(away)
+    if len(whole) > 1:
+        return f"any one of {brokers(whole)}, each last known to hold every committed record"
+    if whole:
+        return f"{brokers(whole)}, last known to hold every committed record"
+    return (
         f"{brokers(damaged)}, which {'is' if len(damaged) == 1 else 'are'} known to have lost "
         "data, and may yet hold what no other has"
     )
-    if not whole:
-        return of_damaged
-    of_whole = f"{brokers(whole)}, last known to hold every committed record"
-    return f"{of_whole}, and for {of_damaged}" if damaged else of_whole
 
 
 def _without_leader_since(view: ClusterView, key: PartitionKeyState) -> str:

@@ -155,12 +155,13 @@ def _finding(group: Sequence[Symptom]) -> Finding:
     if not alone:
         evidence.append(f"partitions: {listed(names)}")
     broker_ids = {symptom.broker for symptom in group}
+    next_step = first.next_step if first.next_for is None else first.next_for(names)
     return Finding(
         first.cause,
         first.severity,
         first.one if alone else f"{len(group):,} partitions {first.many}",
         tuple(dict.fromkeys(evidence)),
-        first.next_step,
+        next_step,
         first.name.topic if len(topics) == 1 else "",
         first.name.partition if alone else -1,
         first.broker if len(broker_ids) == 1 else -1,

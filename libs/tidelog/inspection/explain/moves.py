@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.causes import Reason, Root, Symptom
 from tidelog.inspection.explain.cluster_view import ClusterView
+from tidelog.inspection.explain.move_rates import tightest_bound
 from tidelog.inspection.explain.replicas import had_all_lately, refusal_of, why_behind
 from tidelog.inspection.explain.words import brokers, ids, listed, name_of_key
-from tidelog.inspection.model import NOT_KNOWN, PartitionKeyState, PartitionMoveState
+from tidelog.inspection.model import PartitionKeyState, PartitionMoveState
 from tidelog.wording import plural
 
 # These pass by themselves.
@@ -35,7 +37,15 @@ def move_waits(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     reasons = tuple(reason for _, reason in found if reason is not None)
     hinders = any(reason.root.cause not in _GOES_ON for reason in reasons)
     waits = _cancellation_waits if move.cancelled else _move_waits
-    return waits(key, move, words, reasons, hinders)
+    symptom = waits(key, move, words, reasons, hinders)
+    rate = _sufficient_rate(view, key)
+    if move.cancelled or rate is None:
+        return symptom
+    next_step = (
+        f"Raise the bound above what is written: tidelog throttle set {rate // 1_000}kB. Or give "
+        f"the move up: tidelog operations cancel {move.operation}"
+    )
+    return replace(symptom, next_step=next_step)
 
 
 def _reason(
@@ -45,23 +55,28 @@ def _reason(
     reason = why_behind(view, key, broker_id)
     if reason is None or reason.root.cause not in _BEHIND or broker_id in move.original:
         return reason
-    rates = [_rate(view, b) for b in (key.leader, broker_id)]
-    bound = min((rate for rate in rates if rate >= 0), default=NOT_KNOWN)
-    if bound < 0:
+    bound = tightest_bound(view, key, broker_id)
+    if bound is None:
         return reason
-    words = f"copies what it lacks, at no more than {bound:,} bytes a second"
-    return Reason(Root(causes.MOVES_BOUND), words, reason.evidence)
-
-
-def _rate(view: ClusterView, broker_id: int) -> int:
-    state = view.brokers.get(broker_id)
-    if state is None or state.broker is None:
-        return NOT_KNOWN
-    return state.broker.move_bytes_per_second
+    words = f"copies what it lacks, at no more than {bound.bytes_per_second:,} bytes a second"
+    cause = causes.MOVES_BOUND
+    if bound.never_ends:
+        cause = causes.MOVES_BOUND_BELOW_WRITES
+        words += f", which never ends: {bound.written:,} bytes a second are written meanwhile"
+    # A pace that was sampled over half a second tells little of a stream in bursts.
+    return Reason(Root(cause), words, (*reason.evidence[:1], *bound.lines()))
 
 
 def _is_bound(reasons: Sequence[Reason]) -> bool:
     return any(reason.root.cause == causes.MOVES_BOUND for reason in reasons)
+
+
+def _sufficient_rate(view: ClusterView, key: PartitionKeyState) -> int | None:
+    """A bound under which the copies of a partition end; None: the present one is none."""
+    waits_for = key.move.waits_for if key.move else ()
+    bounds = [tightest_bound(view, key, broker_id) for broker_id in waits_for]
+    needed = [bound.sufficient for bound in bounds if bound is not None and bound.never_ends]
+    return max(needed, default=None)
 
 
 def _move_waits(
@@ -97,7 +112,7 @@ def _move_waits(
 
 def _lines_of_bound(reasons: Sequence[Reason]) -> list[str]:
     """Others have findings of their own, which tell theirs."""
-    bound = [reason for reason in reasons if reason.root.cause == causes.MOVES_BOUND]
+    bound = [reason for reason in reasons if reason.root.cause in causes.BOUNDS_ON_MOVES]
     return [line for reason in bound for line in reason.evidence]
 
 

@@ -8,7 +8,10 @@ from typing import NamedTuple
 
 from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.causes import Root
-from tidelog.inspection.explain.words import brokers
+from tidelog.inspection.explain.words import MAX_NAMED, brokers, listed
+from tidelog.model import TopicPartition
+
+MAX_COMMANDS = 3
 
 
 class Stall(NamedTuple):
@@ -90,6 +93,37 @@ def of_leader_gone(gone: LeaderGone) -> str:
     if gone.stands_still:
         return f"Look again in some seconds; if it stays so, stop {process}."
     return "Look again in some seconds; if it stays so, see what the controller's log says of it."
+
+
+def of_not_preferred(names: Sequence[TopicPartition], *, has_controller: bool) -> str:
+    """One command for all of them: partitions, topics where these are too many, or no argument,
+    which stands for every partition of the cluster."""
+    if not has_controller:
+        return "Nothing is lost. Start a controller: preferred replicas lead again after that."
+    arguments: Sequence[object] = names
+    if len(arguments) > MAX_NAMED:
+        arguments = sorted({name.topic for name in names})
+    if len(arguments) > MAX_NAMED:
+        arguments = ()
+    command = " ".join(("tidelog leaders elect-preferred", *map(str, arguments)))
+    return (
+        "Nothing is lost. The controller returns leadership by itself where leader_balance is set; "
+        f"at once: {command}"
+    )
+
+
+def recover(names: Sequence[TopicPartition], *options: str) -> str:
+    """One command for each topic, of which only so many are named."""
+    by_topic: dict[str, list[int]] = {}
+    for name in names:
+        by_topic.setdefault(name.topic, []).append(name.partition)
+    commands = []
+    for topic in sorted(by_topic):
+        chosen = [f"--partition {partition}" for partition in by_topic[topic]]
+        # Without any the command takes all partitions of the topic that have no leader.
+        words = chosen if len(chosen) <= MAX_NAMED else []
+        commands.append(" ".join(("tidelog topics recover", topic, *words, *options)))
+    return listed(commands, MAX_COMMANDS)
 
 
 _TO_START = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from tidelog.inspection.explain import causes, next_steps
 from tidelog.inspection.explain.causes import Reason, Root, Symptom
@@ -358,13 +359,13 @@ def _not_preferred(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
         name,
         f"{name} is led by broker {key.leader}, and broker {preferred} is its preferred leader",
         f"are not led by their preferred leader, broker {preferred}",
-        "Nothing is lost and nothing has to be done, unless the load of the brokers is uneven; "
-        "a restart of the present leader hands leadership to the first replica in sync.",
+        next_steps.of_not_preferred([name], has_controller=not view.nobody_reigns),
         (
             f"{name}: the replicas are {listed(key.replicas)}, the ISR is {listed(ids(key.isr))}, "
             f"and broker {key.leader} leads in epoch {key.leader_epoch}",
         ),
         broker=preferred,
+        next_for=partial(next_steps.of_not_preferred, has_controller=not view.nobody_reigns),
     )
 
 

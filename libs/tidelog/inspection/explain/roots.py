@@ -8,7 +8,7 @@ from tidelog.inspection.explain import causes, next_steps, starts
 from tidelog.inspection.explain.causes import Reason, Root, Symptom
 from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.observed import Listening, name_of
-from tidelog.inspection.explain.words import MAX_NAMED, ago, listed, span
+from tidelog.inspection.explain.words import MAX_NAMED, ago, listed, since, span
 from tidelog.inspection.model import Finding
 from tidelog.model import TopicPartition
 from tidelog.wording import plural
@@ -70,10 +70,16 @@ _MILD = {
 }
 # Of partitions whose replicas on other brokers suffer.
 _OTHERS = "_of_others"
+# Of partitions that the broker of the root leads.
+_LEADING = "_leading"
 _FOLLOWS: Sequence[tuple[str, Callable[[int], str]]] = (
     (causes.NO_LEADER, lambda n: f"{plural(n, 'partition')} without a leader"),
     (causes.UNDER_MIN_ISR, lambda n: f"{plural(n, 'partition')} below min ISR"),
     (causes.HW_STALLED, lambda n: f"the high watermark stands still in {plural(n, 'partition')}"),
+    (
+        causes.TAKES_NO_RECORDS + _LEADING,
+        lambda n: f"writes fail in {plural(n, 'partition')} that it leads",
+    ),
     (causes.TAKES_NO_RECORDS, lambda n: f"{plural(n, 'replica')} taking no records"),
     (causes.REPLICA_OUT_OF_ISR, lambda n: f"out of the ISR of {plural(n, 'partition')}"),
     (
@@ -144,15 +150,37 @@ def _by_effect(
     """By what is said of them all, in the order of `_FOLLOWS`."""
     found: dict[str, list[TopicPartition]] = {}
     for symptom, _ in follows:
-        of_others = symptom.cause in _OF_ONE_REPLICA and symptom.broker != root.broker
-        names = found.setdefault(symptom.cause + (_OTHERS if of_others else ""), [])
+        names = found.setdefault(symptom.cause + _variant(root, symptom), [])
         if symptom.name not in names[-1:]:
             names.append(symptom.name)
     return {say(len(found[cause])): found[cause] for cause, say in _FOLLOWS if cause in found}
 
 
+def _variant(root: Root, symptom: Symptom) -> str:
+    """Which of the sentences about a symptom is the right one."""
+    if symptom.cause == causes.TAKES_NO_RECORDS:
+        return _LEADING if symptom.severity == causes.CRITICAL else ""
+    of_others = symptom.cause in _OF_ONE_REPLICA and symptom.broker != root.broker
+    return _OTHERS if of_others else ""
+
+
+def _failing_since(view: ClusterView, root: Root) -> str:
+    """Since when the first of its replicas has failed in this way; empty: it is not known."""
+    state = view.brokers.get(root.broker)
+    ages = [
+        replica.failure_ms
+        for replica in (state.broker.replicas if state and state.broker else ())
+        if replica.failure == root.cause and replica.failure_ms >= 0
+    ]
+    if not ages or state is None:
+        return ""
+    return f" {since(state.now_ms - max(ages), state.now_ms)}"
+
+
 def _summary(view: ClusterView, root: Root) -> str:
     said = _SUMMARY[root.cause].format(broker=root.broker)
+    if root.cause in (causes.DISK_FULL, causes.DISK_ERROR):
+        return said + _failing_since(view, root)
     if root.cause == causes.BROKER_STARTING:
         return f"{said}: it {starts.phase_of(view, root.broker)}"
     backlog = view.full_state_under_way(root.broker)

@@ -262,8 +262,15 @@ def test_a_replica_that_takes_no_records_says_why(
 
 def test_a_leader_that_takes_no_records_is_critical(cluster: DescribedCluster) -> None:
     cluster.partition("sea/0")
-    cluster.replica("sea/0", 1, failure="disk_full", failure_message="no space", failure_ms=10)
-    assert found(cluster.explain(), "disk_full").severity == "critical"
+    cluster.partition("bay/0", (2, 1))
+    for name, for_ms in (("sea/0", 12_000), ("bay/0", 10)):
+        cluster.replica(name, 1, failure="disk_full", failure_message="no room", failure_ms=for_ms)
+    full = found(cluster.explain(), "disk_full")
+    assert full.severity == "critical"
+    assert full.summary == (
+        "broker 1 has no room on its disk since 2023-11-14T22:13:08Z (12.0 s): writes fail in 1 "
+        "partition that it leads, 1 replica taking no records"
+    )
 
 
 def test_a_damaged_leader_is_critical_and_waits_for_the_store_to_resign(

@@ -14,7 +14,7 @@ from tidelog.inspection.model import (
     PartitionMoveState,
     RegisteredBroker,
 )
-from unit.inspection.explain.described import DescribedCluster, address, causes_of, found, said
+from unit.inspection.explain.described import DescribedCluster, address, at, causes_of, found, said
 
 
 @pytest.fixture
@@ -176,3 +176,64 @@ def test_without_a_controller_brokers_tell_of_moves(cluster: DescribedCluster) -
     moved(cluster, 4)
     cluster.stop_controller()
     assert "move_waits" in causes_of(cluster.explain())
+
+
+def bounded(cluster: DescribedCluster, rate: int, written: int) -> None:
+    """Records of 100 bytes; as many were `written` in the half second between two samples."""
+    moved(cluster, 4)
+    cluster.replica("sea/0", 1, size_bytes=100 * 100)
+    before = replace(cluster.replicas[at("sea/0"), 1], log_end_offset=100 - written)
+    lacks(cluster, 60)
+    for broker_id in (1, 4):
+        broker = cluster.brokers[broker_id]
+        cluster.brokers[broker_id] = replace(broker, move_bytes_per_second=rate)
+    leader = cluster.observed().states[0]
+    assert leader.broker is not None
+    cluster.earlier = [replace(leader, broker=replace(leader.broker, replicas=(before,)))]
+
+
+def test_a_bound_below_the_write_rate_never_ends_and_the_rate_that_would_do_is_told(
+    cluster: DescribedCluster,
+) -> None:
+    bounded(cluster, rate=4_096, written=40)
+    findings = cluster.explain()
+    assert causes_of(findings) == ["move_waits"]
+    waits = found(findings, "move_waits")
+    assert waits.severity == "warning"
+    assert "never ends: 8,000 bytes a second are written meanwhile" in waits.summary
+    assert "tidelog throttle set 12kB" in waits.next_step
+    assert "by itself" not in said(waits)
+    assert "at this pace" not in said(waits)
+
+
+def test_a_bound_above_the_write_rate_says_when_the_copy_ends(cluster: DescribedCluster) -> None:
+    bounded(cluster, rate=9_000, written=40)
+    cluster.seen("sea/0", 4, lag_bytes=6_000)
+    waits = found(cluster.explain(), "move_waits")
+    assert waits.severity == "info"
+    assert "at this rate the copy ends in about 6.0 s" in said(waits)
+
+
+def test_without_a_second_sample_the_lag_tells_the_write_rate(cluster: DescribedCluster) -> None:
+    bounded(cluster, rate=4_096, written=0)
+    cluster.seen("sea/0", 4, lag_bytes=50_000, lag_ms=10_000)
+    assert "never ends: 5,000 bytes" in found(cluster.explain(), "move_waits").summary
+
+
+def test_a_bound_has_to_carry_all_partitions_that_move_through_it(
+    cluster: DescribedCluster,
+) -> None:
+    """Each of two is written at three quarters of the bound."""
+    bounded(cluster, rate=4_000, written=15)
+    [leader] = cluster.earlier
+    assert leader.broker is not None
+    first = cluster.keys[at("sea/0")]
+    cluster.keys[at("sea/1")] = replace(first, partition=1)
+    for (name, broker_id), replica in list(cluster.replicas.items()):
+        cluster.replicas[name._replace(partition=1), broker_id] = replace(replica, partition=1)
+    [before] = leader.broker.replicas
+    broker = replace(leader.broker, replicas=(before, replace(before, partition=1)))
+    cluster.earlier = [replace(leader, broker=broker)]
+    waits = found(cluster.explain(), "move_waits")
+    assert waits.partition_count == 2
+    assert "never ends: 6,000 bytes" in waits.summary

@@ -46,7 +46,8 @@ def test_a_partition_without_leader_names_who_was_in_sync_and_when_it_died(
     missing = found(findings, "no_leader")
     assert (missing.severity, missing.topic, missing.partition) == ("critical", "sea", 0)
     text = said(missing)
-    assert "waits for brokers 2, 3" in text
+    assert "waits for any one of brokers 2, 3, each last known to hold every" in text
+    assert missing.next_step.startswith("Start broker 2 or broker 3: one of them is enough")
     assert "leader epoch 5 since 2023-11-14T22:13:00Z (20.0 s)" in text
     assert "(change c4-17)" in text
     assert "broker 2 was in the ISR in its life 12; gone since" in text
@@ -79,7 +80,7 @@ def test_a_manual_recovery_waits_for_consent_and_says_the_command(
     assert "known to have lost data" in said(waiting)
 
 
-def test_a_member_that_is_known_to_have_lost_data_is_not_said_to_hold_everything(
+def test_one_intact_member_is_enough_beside_one_that_has_lost_data(
     cluster: DescribedCluster,
 ) -> None:
     without_leader(cluster, "sea/0")
@@ -88,9 +89,24 @@ def test_a_member_that_is_known_to_have_lost_data_is_not_said_to_hold_everything
     )
     cluster.kill(2)
     cluster.kill(3)
-    summary = found(cluster.explain(), "no_leader").summary
-    assert "waits for broker 2, last known to hold every committed record" in summary
-    assert "and for broker 3, which is known to have lost data" in summary
+    missing = found(cluster.explain(), "no_leader")
+    assert "waits for broker 2, last known to hold every committed record" in missing.summary
+    assert "Start broker 2: it is enough, and no record is lost" in missing.next_step
+
+
+def test_after_two_crashes_the_one_that_is_still_away_is_enough(
+    cluster: DescribedCluster,
+) -> None:
+    """Broker 1, which was not in sync, is back first."""
+    without_leader(cluster, "sea/0")
+    without_leader(cluster, "sea/3")
+    cluster.kill(2)
+    cluster.kill(3)
+    step = found(cluster.explain(), "no_leader").next_step
+    lossless, _, lossy = step.partition("Only if")
+    assert "no record is lost" in lossless
+    assert "--from-live-replicas" not in lossless
+    assert "tidelog topics recover sea --partition 0 --partition 3 --from-live-replicas" in lossy
 
 
 def test_a_leader_that_died_and_that_nobody_replaces_is_no_leader(
@@ -376,6 +392,23 @@ def test_leaders_that_are_not_the_preferred_ones_are_one_note(cluster: Described
         cluster.partition(f"sea/{i}", leader=2)
     note = found(cluster.explain(), "not_preferred_leader")
     assert (note.severity, note.broker, note.partition_count) == ("info", 1, 3)
+    assert note.next_step.endswith("tidelog leaders elect-preferred sea/0 sea/1 sea/2")
+
+
+def test_many_leaders_that_are_not_the_preferred_ones_are_named_by_their_topics(
+    cluster: DescribedCluster,
+) -> None:
+    for i in range(8):
+        cluster.partition(f"sea/{i}", leader=2)
+        cluster.partition(f"bay/{i}", leader=2)
+    note = found(cluster.explain(), "not_preferred_leader")
+    assert note.next_step.endswith("tidelog leaders elect-preferred bay sea")
+
+
+def test_preferred_leaders_are_elected_only_with_a_controller(cluster: DescribedCluster) -> None:
+    cluster.partition("sea/0", leader=2)
+    cluster.stop_controller()
+    assert "Start a controller" in found(cluster.explain(), "not_preferred_leader").next_step
 
 
 def test_a_preferred_leader_that_is_dead_has_its_own_cause(cluster: DescribedCluster) -> None:

@@ -93,3 +93,27 @@ def test_who_had_all_within_the_last_second_is_not_slow(cluster: DescribedCluste
     out = found(cluster.explain(), "replica_out_of_isr")
     assert out.severity == "info"
     assert "it had every record a moment ago and is about to be admitted" in out.summary
+
+
+def test_an_isr_that_its_leader_has_just_shrunk_blames_the_follower_that_left(
+    cluster: DescribedCluster,
+) -> None:
+    """The controller was asked first: its key still has broker 2 in the ISR."""
+    cluster.partition("bay/0", (1, 2))
+    cluster.replica("bay/0", 1, revision=71, high_watermark=60)
+    cluster.seen("bay/0", 2, in_isr=False, log_end_offset=60, lag_records=40)
+    cluster.leads("bay/0", maximal_isr=(1,), hw_stalled_ms=8_000)
+    cluster.kill(2)
+    findings = cluster.explain(topic="bay")
+    stalled = found(findings, "hw_stalled")
+    assert stalled.because == ("replica_dead of broker 2",)
+    assert "disk" not in said(stalled)
+    assert stalled.next_step.startswith("Bring broker 2 back into the ISR")
+    assert found(findings, "under_min_isr").because == ("replica_dead of broker 2",)
+
+
+def test_an_isr_of_an_older_epoch_is_not_taken_from_the_leader(cluster: DescribedCluster) -> None:
+    cluster.partition("bay/0", (1, 2))
+    cluster.replica("bay/0", 1, revision=71, leader_epoch=4)
+    cluster.seen("bay/0", 2, in_isr=False)
+    assert "under_min_isr" not in causes_of(cluster.explain(topic="bay"))
