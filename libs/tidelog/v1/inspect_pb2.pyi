@@ -570,7 +570,9 @@ class RejectedStart(_message.Message):
     at_ms: _builtins.int
     """Wall clock of that process, milliseconds since 1970."""
     cause: _builtins.str
-    """"broker_id_in_use", "waits_for_lease", "data_directory", "store", "address", "disk", "other"."""
+    """"broker_id_in_use", "waits_for_lease", "data_directory", "store", "address", "disk", "other".
+    "fault": it had started, and ended because one of its tasks failed.
+    """
     reason: _builtins.str
     """What is wrong, and what to do."""
     address: _builtins.str

@@ -62,6 +62,7 @@ class RejectionCause(enum.Enum):
     ADDRESS = "address"  # cannot be listened on
     DISK = "disk"  # an error of the operating system
     OTHER = "other"
+    FAULT = "fault"  # a process that had started ended, because one of its tasks failed
 
     @classmethod
     def parse(cls, value: str) -> RejectionCause:

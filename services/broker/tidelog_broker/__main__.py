@@ -172,6 +172,7 @@ def new_broker(config: BrokerConfig) -> Parts:
         state_changes=state_changes,
         look_at_disk=partial(disk_use, config.data_dir),
     )
+    broker.faults.reserve_memory()
     if metrics is not None:
         metrics.watch(broker.store)
     return Parts(broker, metrics)
@@ -363,6 +364,9 @@ def main() -> int:
     except (StartError, DataDirectoryError, MetricsUnavailableError, OSError) as error:
         _log.critical("cannot_start", why=str(error))
         uvloop.run(report_rejection(config, error))
+        return EXIT_CANNOT_START
+    except MemoryError:
+        _log.critical("cannot_start", why="the process may not use more memory; raise its limit")
         return EXIT_CANNOT_START
 
 

@@ -17,23 +17,55 @@ _log = structlog.get_logger()
 RunBlocking = Callable[[Callable[[], None]], Awaitable[None]]
 
 
+# Kept free for the end of a process that has no memory left: to hand over its leaders, to say why
+# it ends, and to close its logs.
+RESERVED_BYTES = 8 << 20
+
+
 class Faults:
     """A background task ends only when it is cancelled. Anything else is a fault, with
     which the broker must not go on half alive: `found` is set, and whoever runs it stops
     it. A store that was rolled back is no such fault: what needs it ends, and the data
-    plane goes on."""
+    plane goes on. `reason`: of the first fault, for people; empty: there was none."""
 
     def __init__(self) -> None:
         self.found = asyncio.Event()
+        self.reason = ""
+        self._reserve: bytes | None = None
+
+    def reserve_memory(self) -> None:
+        """RESERVED_BYTES, which the first fault gives back."""
+        self._reserve = bytes(RESERVED_BYTES)
 
     def on_end(self, task: asyncio.Task[None]) -> None:
         """A task's done callback."""
         if task.cancelled() or task.exception() is None:
             return
         error = task.exception()
-        _log.critical("task_failed", task=task.get_name(), exc_info=error)
-        if not isinstance(error, StoreRolledBackError):
-            self.found.set()
+        assert error is not None
+        if isinstance(error, StoreRolledBackError):
+            _log.critical("task_failed", task=task.get_name(), exc_info=error)
+            return
+        self._reserve = None
+        self.reason = self.reason or f"task {task.get_name()} failed: {_what_failed(error)}"
+        # Where memory or files ran out says nothing of why; any other traceback does.
+        is_shortage = isinstance(error, MemoryError | OSError)
+        _log.critical(
+            "task_failed",
+            task=task.get_name(),
+            why=_what_failed(error),
+            exc_info=None if is_shortage else error,
+        )
+        self.found.set()
+
+
+def _what_failed(error: BaseException) -> str:
+    if isinstance(error, MemoryError):
+        return (
+            "MemoryError: the process may not use more memory; raise its limit (ulimit -v, or that "
+            "of its container), or give it fewer partitions and smaller requests"
+        )
+    return f"{type(error).__name__}: {error}"
 
 
 async def first_of(*waits: Coroutine[Any, Any, object]) -> None:

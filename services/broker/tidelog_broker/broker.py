@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
 from collections.abc import Coroutine
 from pathlib import PurePath
 from typing import Any
@@ -35,6 +36,7 @@ from tidelog_broker.membership.cluster_watch import ClusterWatch
 from tidelog_broker.membership.hand_over import is_awaited
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.membership.registration import Registration, end_former_life
+from tidelog_broker.membership.rejected_start import report_rejected_start
 from tidelog_broker.metrics.collector import BrokerCollector
 from tidelog_broker.metrics.replica_figures import Judges
 from tidelog_broker.metrics.vitals import StalledFor, WaitedFor, broker_vitals
@@ -63,7 +65,7 @@ from tidelog_broker.storage.disk_use import UNKNOWN_DISK, LookAtDisk
 from tidelog_broker.storage.log_directory import DamagedReplica, LogDirectory
 from tidelog_broker.storage.log_syncer import LogSyncer
 from tidelog_runtime.clock import Clock
-from tidelog_runtime.metadata.broker_directories import RejectionCause
+from tidelog_runtime.metadata.broker_directories import RejectedStart, RejectionCause
 from tidelog_runtime.metadata.cluster_id import ensure_cluster, held_cluster
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.measured_store import MeasuredStore
@@ -125,6 +127,7 @@ class Broker:
         self.state_changes = state_changes
         self._peers = peers
         self._controllers = controllers
+        self._clock = clock
         self._rng = rng
         self._run_blocking = run_blocking
         self._data_directory = data_directory
@@ -468,6 +471,22 @@ class Broker:
         task.add_done_callback(self.faults.on_end)
         self._tasks.append(task)
         return task
+
+    async def report_fault(self) -> None:
+        """Leaves in the store with which fault this process ends: from outside, its end looks
+        like an orderly stop."""
+        if self._registration is None or self.store.health.unreachable_ms >= 0:
+            return
+        rejected = RejectedStart(
+            RejectionCause.FAULT,
+            self.faults.reason,
+            self._clock.wall_ms(),
+            self.inspection.address,
+            socket.gethostname(),
+            str(self._config.data_dir),
+            self._data_directory.identity.node_uuid,
+        )
+        await report_rejected_start(self.store, self._keys, self._config.broker_id, rejected)
 
     async def hand_over(self) -> None:
         """Asks to lead nothing and to be in sync with nothing any more, and waits for it as

@@ -51,14 +51,19 @@ async def live(
         starting.cancel()
         await asyncio.wait([starting])
     elif starting.exception() is None:
-        _log.info("stopping")
+        _log.info("stopping", why=broker.faults.reason or "requested")
+        if broker.faults.found.is_set():
+            await broker.report_fault()
         await edge.set_serving(False)
         await broker.hand_over()
     await broker.leave()
     on_left()
     await edge.stop()
     await broker.stop()
-    _log.info("stopped")
+    if broker.faults.found.is_set():
+        _log.critical("crashed", why=broker.faults.reason)
+    else:
+        _log.info("stopped")
     if not starting.cancelled():
         starting.result()
     return EXIT_FAULT if broker.faults.found.is_set() else 0

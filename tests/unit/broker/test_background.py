@@ -41,3 +41,20 @@ async def test_a_task_that_is_cancelled_is_no_fault() -> None:
 
 async def test_a_store_that_was_rolled_back_does_not_end_the_data_plane() -> None:
     assert not (await ended(StoreRolledBackError("wiped"))).found.is_set()
+
+
+async def test_the_first_fault_is_the_reason_and_a_shortage_of_memory_says_what_to_do() -> None:
+    with capture_logs() as logs:
+        faults = await ended(MemoryError())
+    assert "MemoryError: the process may not use more memory; raise its limit" in faults.reason
+    assert logs[0]["exc_info"] is None  # a traceback says nothing of where memory went
+    first = faults.reason
+    task = asyncio.create_task(raises(ValueError("odd")))
+    task.add_done_callback(faults.on_end)
+    await asyncio.wait({task})
+    await asyncio.sleep(0)
+    assert faults.reason == first
+
+
+async def raises(error: Exception) -> None:
+    raise error

@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 from tidelog.errors import ErrorCode
+from tidelog_runtime.metadata.broker_directories import RejectionCause, decode_rejected_start
 from unit.broker.broker_parts import KEYS, settled
 from unit.broker.broker_processes import Cluster, leading_alone, pair
 
@@ -40,3 +41,20 @@ async def test_whoever_waits_for_a_leader_that_leaves_is_answered_at_once(tmp_pa
     assert outcome.error is not None
     assert outcome.error.code is ErrorCode.LEADER_CHANGED
     await leader.stop()
+
+
+async def test_a_broker_that_ends_with_a_fault_leaves_the_reason_in_the_store(
+    tmp_path: Path,
+) -> None:
+    cluster = Cluster(tmp_path)
+    process = await leading_alone(cluster)
+    process.broker.faults.reason = "task log-syncer failed: MemoryError"
+    await process.broker.report_fault()
+    found = cluster.data.get(KEYS.rejected_start(1))
+    assert found is not None
+    left = decode_rejected_start(found.value)
+    assert (left.cause, left.reason) == (
+        RejectionCause.FAULT,
+        "task log-syncer failed: MemoryError",
+    )
+    await process.stop()

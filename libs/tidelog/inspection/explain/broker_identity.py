@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidelog.inspection.explain import causes
-from tidelog.inspection.explain.cluster_view import ClusterView
+from tidelog.inspection.explain.cluster_view import (
+    BROKER_ID_IN_USE,
+    WAITS_FOR_LEASE,
+    ClusterView,
+)
 from tidelog.inspection.explain.words import ago
 from tidelog.inspection.model import Finding, RegisteredBroker, RejectedStart
-
-# Values of `RejectedStart.cause` that mean that two processes claim one broker id.
-BROKER_ID_IN_USE = "broker_id_in_use"
-WAITS_FOR_LEASE = "waits_for_lease"
 
 
 def contested(view: ClusterView) -> Iterator[Finding]:

@@ -36,6 +36,7 @@ BOUNDS_ON_MOVES = frozenset({MOVES_BOUND, MOVES_BOUND_BELOW_WRITES})
 # About a broker, and its replicas.
 REPLICA_DEAD = "replica_dead"
 BROKER_STOPPED = "broker_stopped"  # in order, and is not back
+BROKER_CANNOT_START = "broker_cannot_start"
 BROKER_PAUSED = "broker_paused"
 BROKER_UNREACHABLE = "broker_unreachable"
 BROKER_BUSY = "broker_busy"
@@ -68,6 +69,7 @@ ORDER = (
     CONTROLLER_UNREACHABLE,
     BROKER_ID_CONTESTED,
     REPLICA_DEAD,
+    BROKER_CANNOT_START,
     BROKER_STOPPED,
     BROKER_PAUSED,
     BROKER_UNREACHABLE,

@@ -37,6 +37,12 @@ from tidelog.state_changes.event import Cause
 # A broker whose fetch a leader has had within this, or whose answer a follower has had, lives,
 # whatever its address says.
 PROOF_OF_LIFE_MS = 2_000
+# Values of `RejectedStart.cause`: a process that ran and ended with a fault of its own; and what
+# says nothing of why a broker is not there, because another process holds its id.
+FAULT = "fault"
+BROKER_ID_IN_USE = "broker_id_in_use"
+WAITS_FOR_LEASE = "waits_for_lease"
+NOT_ITS_OWN_FAILURE = frozenset({FAULT, BROKER_ID_IN_USE, WAITS_FOR_LEASE})
 # Of a controller that the store names, and that gives no answer.
 _MAY_REIGN = (Listening.BUSY, Listening.SILENT, Listening.ERRS)
 # Within this every service has asked the store again, whether it needed to or not.
@@ -156,9 +162,21 @@ class ClusterView:
         tellers = self.observed.tellers
         return not any(state.controller or _has_read(state) for state in tellers)
 
+    def failed_start(self, broker_id: int) -> RejectedStart | None:
+        """Why its last start failed, unless another process held its id."""
+        rejected = self.rejected_starts.get(broker_id)
+        return None if rejected is None or rejected.cause in NOT_ITS_OWN_FAILURE else rejected
+
+    def crash(self, broker_id: int) -> RejectedStart | None:
+        """With which fault its last process ended, by that process's own word."""
+        rejected = self.rejected_starts.get(broker_id)
+        return rejected if rejected is not None and rejected.cause == FAULT else None
+
     def was_stopped(self, broker_id: int) -> bool:
-        """Whether its last life ended in order; departures hold only brokers that are not
-        back."""
+        """Whether its last process ended in order and without a fault; departures hold only
+        brokers that are not back."""
+        if self.crash(broker_id) is not None:
+            return False
         departure = self.departures.get(broker_id)
         return departure is not None and departure.cause == Cause.BROKER_STOPPED.value
 

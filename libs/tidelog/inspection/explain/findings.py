@@ -122,10 +122,12 @@ def _lifeless(view: ClusterView) -> Iterator[Root]:
     """Brokers that do nothing, though no partition may suffer from it yet; one that was
     stopped in order, and that nobody misses, is no news. Departures hold only brokers that
     are not back, so that an old one hides nobody who has registered since."""
+    failed = {b for b in view.rejected_starts if view.failed_start(b) or view.crash(b)}
     stopped = {b for b in view.departures if view.was_stopped(b) and b not in view.brokers}
+    stopped -= failed
     known = {s.id for s in view.observed.silent if s.role == "broker" and s.id >= 0}
     known.update(view.brokers)
-    for broker_id in sorted({*view.departures, *known, *view.registry.brokers} - stopped):
+    for broker_id in sorted({*view.departures, *known, *view.registry.brokers, *failed} - stopped):
         if view.life(broker_id) is Life.BUSY:
             yield not_asked(broker_id).root
         reason = why_broker_does_nothing(view, broker_id)

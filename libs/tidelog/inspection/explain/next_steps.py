@@ -127,6 +127,7 @@ def recover(names: Sequence[TopicPartition], *options: str) -> str:
 
 
 _TO_START = {
+    causes.BROKER_CANNOT_START: "correct what its last start reported, and start broker {broker}",
     causes.REPLICA_DEAD: "start broker {broker}; its log says why it ended",
     causes.BROKER_STOPPED: "start broker {broker} again when what it was stopped for is done",
 }

@@ -34,6 +34,8 @@ _OF_LIFE = {
 }
 _STARTING = "is starting"
 _STOPPED = Reason(Root(causes.BROKER_STOPPED), "was stopped")
+_CRASHED = Reason(Root(causes.REPLICA_DEAD), "has crashed")
+_CANNOT_START = Reason(Root(causes.BROKER_CANNOT_START), "cannot start")
 _OF_FAILURE = {
     "disk_full": (causes.DISK_FULL, "has no room on its disk"),
     "disk_error": (causes.DISK_ERROR, "has a disk that fails"),
@@ -53,9 +55,18 @@ def _why_no_answer(view: ClusterView, broker_id: int) -> Reason | None:
     life = view.life(broker_id)
     if life in (Life.ANSWERS, Life.BUSY):
         return None
-    stopped = life is Life.DEAD and view.was_stopped(broker_id)
-    found = _STOPPED if stopped else _OF_LIFE[life]
+    found = _OF_LIFE[life]
+    if life is Life.DEAD:
+        found = _how_it_ended(view, broker_id)
     return Reason(Root(found.root.cause, broker_id), found.words)
+
+
+def _how_it_ended(view: ClusterView, broker_id: int) -> Reason:
+    if view.failed_start(broker_id) is not None:
+        return _CANNOT_START
+    if view.crash(broker_id) is not None:
+        return _CRASHED
+    return _STOPPED if view.was_stopped(broker_id) else _OF_LIFE[Life.DEAD]
 
 
 def not_asked(broker_id: int) -> Reason:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from tidelog.inspection.explain import causes, next_steps, starts
 from tidelog.inspection.explain.causes import Reason, Root, Symptom
-from tidelog.inspection.explain.cluster_view import ClusterView
+from tidelog.inspection.explain.cluster_view import FAULT, ClusterView
 from tidelog.inspection.explain.observed import Listening, name_of
 from tidelog.inspection.explain.words import MAX_NAMED, ago, listed, since, span
-from tidelog.inspection.model import Finding
+from tidelog.inspection.model import Finding, RejectedStart
 from tidelog.model import TopicPartition
 from tidelog.wording import plural
 
@@ -19,6 +19,7 @@ MAX_DESCRIBED = 3
 _SUMMARY = {
     causes.REPLICA_DEAD: "broker {broker} is dead",
     causes.BROKER_STOPPED: "broker {broker} was stopped and is not back",
+    causes.BROKER_CANNOT_START: "broker {broker} cannot start",
     causes.BROKER_PAUSED: "broker {broker} stands still: it takes connections and answers nothing",
     causes.BROKER_UNREACHABLE: "broker {broker} cannot be reached from here",
     causes.BROKER_BUSY: "broker {broker} lives and cannot be asked in time, so that what it knows "
@@ -36,6 +37,8 @@ _SUMMARY = {
 _NEXT_STEP = {
     causes.REPLICA_DEAD: "Start broker {broker}; its log says why it ended. It catches up and "
     "rejoins every ISR by itself.",
+    causes.BROKER_CANNOT_START: "Correct what its last start reported, and start broker {broker} "
+    "again. It catches up and rejoins every ISR by itself.",
     causes.BROKER_STOPPED: "Start broker {broker} again when what it was stopped for is done. It "
     "catches up and rejoins every ISR by itself.",
     causes.BROKER_PAUSED: "Look at its process: is it stopped (kill -CONT PID lets it go on), "
@@ -177,8 +180,19 @@ def _failing_since(view: ClusterView, root: Root) -> str:
     return f" {since(state.now_ms - max(ages), state.now_ms)}"
 
 
+def _own_word(view: ClusterView, root: Root) -> RejectedStart | None:
+    """What the process of a broker that is not there has left behind about its end."""
+    if root.cause == causes.REPLICA_DEAD:
+        return view.crash(root.broker)
+    return view.failed_start(root.broker) if root.cause == causes.BROKER_CANNOT_START else None
+
+
 def _summary(view: ClusterView, root: Root) -> str:
     said = _SUMMARY[root.cause].format(broker=root.broker)
+    left = _own_word(view, root)
+    if left is not None:
+        how = "has crashed" if root.cause == causes.REPLICA_DEAD else "cannot start"
+        return f"broker {root.broker} {how} ({left.reason})"
     if root.cause in (causes.DISK_FULL, causes.DISK_ERROR):
         return said + _failing_since(view, root)
     if root.cause == causes.BROKER_STARTING:
@@ -257,6 +271,14 @@ def _about_broker(view: ClusterView, root: Root) -> list[str]:
             f"{name_of(view.registry.teller)} says: its life {departure.broker_epoch} ended "
             f"{ago(departure.at_ms, view.now_ms())}: {departure.cause}"
         )
+    left = _own_word(view, root)
+    if left is not None:
+        what = "its process ended with a fault" if left.cause == FAULT else "its last start failed"
+        where = f" on {left.host}" if left.host else ""
+        evidence.append(
+            f"by its own word {what}{where} {ago(left.at_ms, view.now_ms())}, with data_dir "
+            f"{left.data_dir}: {left.reason}"
+        )
     silent = view.silent_broker(broker_id)
     if silent is not None:
         evidence.append(f"{silent.address} {silent.listening.value}; asked, it {silent.problem}")
@@ -275,7 +297,7 @@ def _about_broker(view: ClusterView, root: Root) -> list[str]:
     return evidence
 
 
-_ENDED = frozenset({causes.REPLICA_DEAD, causes.BROKER_STOPPED})
+_ENDED = frozenset({causes.REPLICA_DEAD, causes.BROKER_STOPPED, causes.BROKER_CANNOT_START})
 _LIVES_OR_NOT = _ENDED | frozenset(
     {
         causes.BROKER_PAUSED,
