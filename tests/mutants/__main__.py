@@ -10,14 +10,15 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import NamedTuple
 
 from mutants.checks import EXCEPTION, MAX_SEEDS, Verdict, explore, simulate
 from mutants.planted import Mutant, PatchError, all_mutants
-from mutants.tree import ROOT, planted
+from mutants.reach import collect
+from mutants.tree import REACHED, ROOT, planted
 
 DEFAULT_JOBS = 2
 OUT = Path("out/mutants.json")
@@ -27,9 +28,17 @@ BASELINE_SEEDS = 60
 
 
 class Outcome(NamedTuple):
+    """`executed`: how often each changed line ran, by "file:line", without those that never
+    did."""
+
     mutant: Mutant
     verdict: Verdict
     seconds: float
+    executed: Mapping[str, int]
+
+    @property
+    def times_executed(self) -> int:
+        return max(self.executed.values(), default=0)
 
     @property
     def is_found(self) -> bool:
@@ -37,12 +46,14 @@ class Outcome(NamedTuple):
 
     @property
     def told(self) -> str:
-        found_by, seeds, exceptions, _ = self.verdict
+        found_by, seeds, exceptions = self.verdict[:3]
         if not self.is_found:
             left = f" ({exceptions} by exceptions, which find nothing)" if exceptions else ""
-            found_by = f"SURVIVES{left}"
+            why = "reached, not judged" if self.executed else "never reached"
+            found_by = f"SURVIVES: {why}{left}"
         how = "the model" if self.mutant.model else f"{seeds} seed(s)"
-        return f"{self.mutant.name:34} {found_by:52} {how:12} {self.seconds:6.1f} s"
+        ran = f"executed {self.times_executed:,} times"
+        return f"{self.mutant.name:34} {found_by:52} {how:12} {self.seconds:6.1f} s  {ran}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -96,14 +107,16 @@ def _chosen(mutants: list[Mutant], names: Sequence[str] | None) -> list[Mutant]:
 
 def _judge(mutant: Mutant, seeds: int) -> Outcome:
     began = time.monotonic()
+    executed: Mapping[str, int] = {}
     try:
         with planted(mutant) as tree:
             model = mutant.model
             verdict = explore(tree, model) if model else simulate(tree, seeds=seeds)
+            executed = collect(tree / REACHED)
     except PatchError as error:
         _say(str(error))
         verdict = Verdict("")
-    return Outcome(mutant, verdict, time.monotonic() - began)
+    return Outcome(mutant, verdict, time.monotonic() - began, executed)
 
 
 def _baseline(mutants: Sequence[Mutant], jobs: int) -> str:
@@ -148,6 +161,9 @@ def report(outcomes: Sequence[Outcome]) -> list[dict[str, object]]:
             "checker": "model" if outcome.mutant.model else "simulation",
             "seeds": outcome.verdict.seeds,
             "exceptions": outcome.verdict.exceptions,
+            "message": outcome.verdict.message or None,
+            "times_executed": outcome.times_executed,
+            "executed": dict(outcome.executed),
             "seconds": round(outcome.seconds, 1),
         }
         for outcome in outcomes

@@ -24,12 +24,14 @@ TIMEOUT_S = 1_800
 class Verdict(NamedTuple):
     """`found_by`: name of the invariant or anomaly; '': nothing was found. `seeds`: how many
     were run; 0: the model found it. `exceptions`: seeds that ended by one, and so by nothing.
-    `complete`: of the model, whether it saw every state, where it found nothing."""
+    `complete`: of the model, whether it saw every state, where it found nothing. `message`: of
+    the violation."""
 
     found_by: str
     seeds: int = 0
     exceptions: int = 0
     complete: bool = True
+    message: str = ""
 
 
 def simulate(tree: Path, *, seeds: int = MAX_SEEDS, first: int = 1, jobs: int = 1) -> Verdict:
@@ -49,7 +51,8 @@ def simulate(tree: Path, *, seeds: int = MAX_SEEDS, first: int = 1, jobs: int = 
         if found["name"] is None:
             return Verdict("", seeds, exceptions)
         if found["name"] not in NO_FINDINGS:
-            return Verdict(found["name"], found["seed"] - first + 1, exceptions)
+            seeds_run = found["seed"] - first + 1
+            return Verdict(found["name"], seeds_run, exceptions, message=found["message"])
         exceptions += 1
         run = found["seed"] - first + 1
     return Verdict("", run, exceptions)
@@ -74,5 +77,5 @@ def _run(tree: Path, module: str, *arguments: str) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
     except (IndexError, ValueError):
-        return {"name": EXCEPTION, "seed": sys.maxsize, "why": result.stderr[-2_000:]}
+        return {"name": EXCEPTION, "seed": sys.maxsize, "message": result.stderr[-2_000:]}
     return found

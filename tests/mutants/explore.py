@@ -16,6 +16,8 @@ MAX_STATES = 3_000_000
 MAX_SECONDS = 240
 NUMBERS = ("faults", "records", "epochs", "in_flight")
 NAMES = {"late": LATE, "kinds": KINDS}
+# Words without a value: the topic's durability is synced; it allows unclean elections.
+FLAGS = ("synced", "unclean")
 
 
 def scenario(words: Sequence[str]) -> Scenario:
@@ -23,12 +25,15 @@ def scenario(words: Sequence[str]) -> Scenario:
     values: dict[str, Any] = {}
     for word in words:
         key, _, value = word.partition("=")
-        if key in NUMBERS:
+        if word in FLAGS:
+            values[word] = True
+        elif key in NUMBERS:
             values[key] = int(value)
         elif key in NAMES and set(value.split(",")) <= NAMES[key].keys():
             values[key] = of(*value.split(","))
         else:
-            known = ", ".join([*NUMBERS, *(f"{k} (of {', '.join(v)})" for k, v in NAMES.items())])
+            named = (f"{key} (of {', '.join(known)})" for key, known in NAMES.items())
+            known = ", ".join([*NUMBERS, *FLAGS, *named])
             raise ValueError(f"{word!r} is nothing that a scenario has: {known}")
     return Scenario("planted", **values)
 

@@ -11,10 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from mutants.planted import Mutant, PatchError
+from mutants.reach import DIRECTORY_VARIABLE, changed_lines, instrument
 
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("libs", "services", "tests", "pyproject.toml")
 IMPORTED_FROM = ("libs", "services/broker", "services/controller", "tests")
+# Within the temporary tree: what the processes of a check have counted.
+REACHED = "reached"
 
 
 @contextmanager
@@ -25,6 +28,7 @@ def planted(mutant: Mutant) -> Iterator[Path]:
         for part in COPIED:
             copy(ROOT / part, tree / part)
         apply(mutant, tree)
+        plant_counters(mutant, tree)
         yield tree
 
 
@@ -52,7 +56,22 @@ def apply(mutant: Mutant, tree: Path) -> None:
         )
 
 
+def plant_counters(mutant: Mutant, tree: Path) -> list[str]:
+    """Returns the changed lines that have one, as "file:line"."""
+    (tree / REACHED).mkdir(exist_ok=True)
+    return [
+        line
+        for name, lines in changed_lines(mutant.path.read_text()).items()
+        for line in instrument(tree / name, name, lines)
+    ]
+
+
 def environment(tree: Path) -> dict[str, str]:
     """For a process that imports from this tree alone."""
     path = os.pathsep.join(str(tree / part) for part in IMPORTED_FROM)
-    return {**os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
+    return {
+        **os.environ,
+        "PYTHONPATH": path,
+        "PYTHONSAFEPATH": "1",
+        DIRECTORY_VARIABLE: str(tree / REACHED),
+    }

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from simulation.coverage import RULES, never_met
 from simulation.fault_effects import struck
-from simulation.faults import KINDS, Fault, parse_fault
+from simulation.faults import KINDS, Fault
 from simulation.scenario import (
     EXCEPTION,
     MIN_ACKNOWLEDGED,
@@ -30,7 +30,9 @@ from simulation.scenario import (
     Result,
     run_seed,
 )
+from simulation.seeds import SeedChoice, parse_seeds
 from simulation.shrink import shrink
+from simulation.stored_plans import StoredPlan, read_plan
 
 DEFAULT_JOBS = 2
 OUT = Path("out/sim.json")
@@ -58,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.seed is not None:
         return show_one(options.seed, options.plan, shrinks=options.shrink)
     began = time.monotonic()
-    seeds = range(options.first, options.first + options.seeds)
+    seeds = options.seeds.chosen(options.first, options.with_fault)
     results: list[Result] = []
     for result in _progress(run_all(seeds, options.jobs), len(seeds), quiet=options.json):
         results.append(result)
@@ -70,19 +72,35 @@ def main(argv: Sequence[str] | None = None) -> int:
     out.write_text(json.dumps(report, indent=2) + "\n")
     if options.json:
         failed = next((r for r in results if r.violation), None)
-        verdict = {"name": failed.violation, "seed": failed.seed} if failed else {"name": None}
-        sys.stdout.write(json.dumps({**verdict, "seeds": len(results)}) + "\n")
+        sys.stdout.write(json.dumps(verdict(failed, len(results))) + "\n")
         return 1 if failed else 0
     return tell(results, report)
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m simulation", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=200, help="how many")
-    parser.add_argument("--first", type=int, default=1, help="the first of them")
+    parser.add_argument(
+        "--seeds",
+        type=parse_seeds,
+        default=SeedChoice(200),
+        help="how many, from --first on; or a list of seeds and ranges, as in 3,17,40-60",
+    )
+    parser.add_argument("--first", type=int, default=1, help="the first seed, default 1")
+    parser.add_argument(
+        "--with-fault",
+        action="append",
+        default=[],
+        choices=[*KINDS],
+        metavar="KIND",
+        help="only seeds whose plan has a fault of this kind; may be repeated, and then a seed "
+        f"needs one of them. Kinds: {', '.join(KINDS)}",
+    )
     parser.add_argument("--seed", type=int, help="this one alone, with its whole trace")
     parser.add_argument(
-        "--plan", type=_read_plan, help="with --seed: a file of faults, as a failure lists them"
+        "--plan",
+        type=_read_plan,
+        help="a file of faults, as a failure lists them; for the seed that its line '# Seed: n' "
+        "names, or --seed",
     )
     parser.add_argument(
         "--shrink",
@@ -95,17 +113,18 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="one line on stdout")
     parser.add_argument("--out", type=Path, help=f"instead of {OUT}, or {PARTIAL_OUT} of one seed")
     options = parser.parse_args(argv)
-    if options.seeds < 1 or options.jobs < 1:
-        parser.error("--seeds and --jobs are at least 1")
+    if options.jobs < 1:
+        parser.error("--jobs is at least 1")
+    if options.plan is not None:
+        options.seed, options.plan = options.seed or options.plan.seed, options.plan.faults
     if options.seed is None and (options.shrink or options.plan is not None):
         parser.error("--shrink and --plan are for one seed: name it by --seed")
     return options
 
 
-def _read_plan(path: str) -> list[Fault]:
+def _read_plan(path: str) -> StoredPlan:
     try:
-        lines = Path(path).read_text().splitlines()
-        return [parse_fault(line) for line in lines if line.strip()]
+        return read_plan(Path(path))
     except (OSError, ValueError) as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 
@@ -167,6 +186,18 @@ def _time_limit() -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, former)
+
+
+def verdict(failed: Result | None, seeds: int) -> dict[str, object]:
+    """What `--json` prints: `name` is null where nothing was violated in that many seeds."""
+    if failed is None:
+        return {"name": None, "seeds": seeds}
+    return {
+        "name": failed.violation,
+        "message": failed.message,
+        "seed": failed.seed,
+        "seeds": seeds,
+    }
 
 
 # -- telling -------------------------------------------------------------------------------

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from simulation.faults import Fault, parse_fault
-from simulation.regressions import PLANS
+from simulation.faults import Fault
 from simulation.scenario import EXCEPTION, run_seed
+from simulation.stored_plans import stored_plans
 from tidelog.client import Consumer
 from tidelog.model import Record
 from tidelog_broker.log import reopening
@@ -195,8 +195,9 @@ def test_a_store_that_is_older_than_what_a_controller_has_told_of_is_found_to_be
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(MeasuredStore, "heard_of", lambda *_: None)
-    [(seed, faults)] = [plan[:2] for plan in PLANS if "store_restored" in plan[1][0]]
-    found = run_seed(seed, [parse_fault(fault) for fault in faults])
+    [plan] = [plan for plan in stored_plans() if plan.name == "backup-of-store-after-command"]
+    assert plan.seed is not None
+    found = run_seed(plan.seed, plan.faults)
     assert found.violation == "state_never_written"
 
 

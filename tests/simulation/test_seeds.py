@@ -7,15 +7,13 @@ import pytest
 
 from simulation.__main__ import DEFAULT_JOBS, MIN_SEEDS_FOR_COVERAGE, run_all, summary
 from simulation.coverage import never_met
-from simulation.faults import parse_fault
-from simulation.regressions import PLANS, REGRESSIONS
 from simulation.scenario import run_seed
+from simulation.stored_plans import StoredPlan, stored_plans
 
 
 @pytest.mark.timeout(900)
 def test_no_seed_violates_anything_and_together_they_exercise_every_rule() -> None:
-    first = range(1, MIN_SEEDS_FOR_COVERAGE + 1)
-    seeds = [*first, *(seed for seed in REGRESSIONS if seed not in first)]
+    seeds = range(1, MIN_SEEDS_FOR_COVERAGE + 1)
     results = list(run_all(seeds, DEFAULT_JOBS))
     failed = [f"seed {r.seed}: {r.message}" for r in results if r.violation]
     assert not failed, "\n".join([*failed, "again: make sim SEED=n"])
@@ -26,9 +24,9 @@ def test_no_seed_violates_anything_and_together_they_exercise_every_rule() -> No
         assert never_met(counts) == [], f"{what} that no seed has met"
 
 
-@pytest.mark.parametrize(("seed", "faults", "what"), PLANS)
-def test_the_shortest_faults_of_an_old_bug_violate_nothing(
-    seed: int, faults: tuple[str, ...], what: str
-) -> None:
-    result = run_seed(seed, [parse_fault(fault) for fault in faults])
-    assert result.violation is None, what
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("plan", stored_plans(), ids=lambda plan: plan.name)
+def test_the_plan_that_revealed_an_old_bug_violates_nothing(plan: StoredPlan) -> None:
+    assert plan.seed is not None
+    result = run_seed(plan.seed, plan.faults)
+    assert result.violation is None, f"{plan.story}: {result.message}"

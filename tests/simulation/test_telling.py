@@ -26,6 +26,7 @@ from simulation.scenario import (
     Result,
     run_seed,
 )
+from simulation.stored_plans import read_plan
 from simulation.test_planted_bugs import recover_without_consent
 from simulation.world import Settings
 
@@ -167,6 +168,79 @@ def test_one_seed_is_shrunk_where_that_is_asked_for(
     told = capsys.readouterr().out.splitlines()
     assert told[1] == f"seed 7: {NAME}: it does not hold"
     assert faults_told(told) == [CULPRIT]
+
+
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [
+        (["--seeds", "3,17,40-42"], [3, 17, 40, 41, 42]),
+        (["--seeds", "2", "--first", "9"], [9, 10]),
+        (["--seeds", "5,"], [5]),
+    ],
+)
+def test_seeds_are_named_by_their_number_or_as_a_list(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: list[str], asked: list[int]
+) -> None:
+    assert seeds_run(monkeypatch, tmp_path, options) == asked
+
+
+def test_seeds_are_chosen_by_a_kind_of_fault_in_their_plan(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    kinds = ["--with-fault", "empty_disk", "--with-fault", "reboot_all"]
+    ran = seeds_run(monkeypatch, tmp_path, ["--seeds", "6", *kinds])
+    having = [
+        seed
+        for seed in range(1, ran[-1] + 1)
+        if {f.kind for f in draw_plan(seed, Settings())} & {"empty_disk", "reboot_all"}
+    ]
+    assert ran == having
+    assert len(ran) == 6
+
+
+def seeds_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: Sequence[str]) -> list[int]:
+    ran: list[int] = []
+
+    def run_all(seeds: Sequence[int], _: int) -> list[Result]:
+        ran.extend(seeds)
+        return [run(seed) for seed in seeds]
+
+    monkeypatch.setattr(simulation.__main__, "run_all", run_all)
+    main([*options, "--out", str(tmp_path / "sim.json")])
+    return ran
+
+
+@pytest.mark.parametrize("text", ["0", "", "a", "5-3", "3,,x"])
+def test_seeds_that_cannot_be_read_are_rejected_with_the_form(
+    capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["--seeds", text])
+    assert "a list, as in 3,17,40-60" in capsys.readouterr().err
+
+
+def test_json_has_the_message_of_the_first_violation(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    failed = result(violation=NAME)
+    failed.message = f"{NAME}: it does not hold"
+    monkeypatch.setattr(simulation.__main__, "run_all", lambda *_: iter([result(), failed]))
+    assert main(["--json", "--stop-at-first", "--out", str(tmp_path / "sim.json")]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told == {"name": NAME, "message": failed.message, "seed": 7, "seeds": 2}
+
+
+def test_a_stored_plan_names_its_seed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(simulation.__main__, "run_seed", fails_by_the_culprit)
+    path = tmp_path / "culprit.txt"
+    path.write_text(f"# Seed: 7\n# It fails by the culprit.\n{FAULT}\n{CULPRIT}\n")
+    assert main(["--plan", str(path)]) == 1
+    told = capsys.readouterr().out.splitlines()
+    assert faults_told(told) == [FAULT, CULPRIT]
+    assert told[-1].startswith("seed 7: ")
+    assert read_plan(path) == ("culprit", 7, "It fails by the culprit.", [FAULT, CULPRIT])
 
 
 @pytest.mark.parametrize("options", [["--shrink"], ["--plan", "/dev/null"]])

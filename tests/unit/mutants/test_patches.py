@@ -10,7 +10,7 @@ import pytest
 
 from mutants.explore import scenario
 from mutants.planted import Mutant, PatchError, all_mutants, read
-from mutants.tree import ROOT, apply
+from mutants.tree import ROOT, apply, plant_counters
 
 MUTANTS = all_mutants()
 MIN_MUTANTS = 25
@@ -32,6 +32,9 @@ def test_a_patch_applies_to_the_present_code_and_leaves_python(
         changed = (tmp_path / name).read_text()
         compile(changed, name, "exec")
         assert changed != (ROOT / name).read_text()
+    assert plant_counters(mutant, tmp_path)
+    for name in mutant.files:
+        compile((tmp_path / name).read_text(), name, "exec")
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
@@ -77,3 +80,8 @@ def test_a_patch_that_no_longer_applies_says_so(tmp_path: Path) -> None:
 def test_a_scenario_that_there_cannot_be_is_refused() -> None:
     with pytest.raises(ValueError, match="nothing that a scenario has"):
         scenario(["kinds=flood"])
+
+
+def test_a_scenario_may_be_of_a_synced_topic_and_of_one_with_unclean_elections() -> None:
+    assert scenario(["faults=1", "records=1", "epochs=2", "synced"]).synced
+    assert scenario(["faults=1", "records=1", "epochs=2", "unclean"]).unclean

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ def directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Where nothing is planted in truth, and everything is found."""
 
     def judge(mutant: Mutant, _: int) -> Outcome:
-        return Outcome(mutant, Verdict("an_invariant", 1), 0.1)
+        return Outcome(mutant, Verdict("an_invariant", 1), 0.1, {"libs/a.py:3": 2})
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(mutants.__main__, "_judge", judge)
@@ -35,3 +36,22 @@ def test_all_mutants_are_the_proof_even_when_each_is_named(directory: Path) -> N
     for options in ([], ["--only", *every]):
         assert main(["--no-baseline", *options]) == 0
         assert [path.name for path in directory.iterdir()] == ["mutants.json"]
+
+
+def test_the_report_says_how_often_each_changed_line_ran(directory: Path) -> None:
+    one = all_mutants()[0].name
+    main(["--no-baseline", "--only", one])
+    (told,) = json.loads((directory / "mutants.partial.json").read_text())
+    assert told["executed"] == {"libs/a.py:3": 2}
+    assert told["times_executed"] == 2
+
+
+@pytest.mark.parametrize(
+    ("executed", "why"),
+    [({}, "never reached"), ({"libs/a.py:3": 7}, "reached, not judged")],
+)
+def test_a_survivor_that_was_never_reached_is_told_from_one_that_was(
+    executed: dict[str, int], why: str
+) -> None:
+    outcome = Outcome(all_mutants()[0], Verdict("", 5), 0.1, executed)
+    assert f"SURVIVES: {why}" in outcome.told
