@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from simulation.held_back import HELD_BACK, noting_held_back
 from simulation.move_rules import FOUND_BY_MOVE_RULES
 from simulation.store import StoreAnswer
+from simulation.store_rules import ADDED_AGAIN
 from simulation.told_losses import TOLD_TO_CLIENTS
 from tidelog.errors import ErrorCode
 from tidelog.state_changes.json_form import EVENT
@@ -115,6 +116,7 @@ FOUND_BY_STORE_RULES = (
     "recovered from live replicas by consent",
     "consent not needed after all",
     "intent finished by a successor",
+    ADDED_AGAIN,
 )
 RULES = (
     *LOGGED.values(),

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from simulation.faults import Fault
 from simulation.processes import Service
-from simulation.topic_lives import AGAIN, GONE
-from tidelog_runtime.metadata.schema import decode_controller
+from simulation.topic_lives import AGAIN, GONE, RESIZED
+from tidelog_runtime.metadata.schema import decode_controller, decode_topic
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -79,6 +79,16 @@ def _topic_there(topic: str) -> _Look:
         return lambda: world.store_data.get(key) is not None
 
     return look
+
+
+def _has_shrunk(world: World, fault: Fault, begin: _Begin) -> HadEffect:
+    begin()
+
+    def has_shrunk() -> bool:
+        held = world.store_data.get(world.keys.topic(f"{RESIZED}{fault.args[0]}"))
+        return held is not None and decode_topic(held.value).shrunk
+
+    return has_shrunk
 
 
 def _service(world: World, fault: Fault) -> Service:
@@ -152,6 +162,8 @@ _LOOKS: dict[str, _Look] = {
     "bit_flip": _counted(lambda w, f: _service(w, f).machine.disk.flipped),
     "topic_deleted": _topic_there(GONE),
     "topic_recreated": _topic_there(AGAIN),
+    # In the end it has lost the partitions that it is about to regain.
+    "partitions_removed": _has_shrunk,
     "move": _counted(_moves_wanted),
     "move_and_back": _counted(_moves_wanted),
     "move_cancelled": _counted(_moves_wanted),

@@ -177,6 +177,7 @@ KINDS: dict[str, Kind] = {
     # Metadata.
     "topic_deleted": Kind(lambda r, _: (r.randint(1, 3),), (500, 6_000)),
     "topic_recreated": Kind(lambda r, _: (r.randint(1, 3),), (500, 6_000), 1.5),
+    "partitions_removed": Kind(lambda r, _: (r.randint(1, 2),), (3_000, 10_000), 1.5),
     # Partitions, to other replicas; in stories alone. One that is moved away and back is so at
     # the end, one that is cancelled, too.
     "move": Kind(_two_numbers, (500, 6_000), 0.0),

@@ -14,7 +14,7 @@ from itertools import count, groupby
 from simulation.acknowledgers import Acknowledgers
 from simulation.invariants import Invariants
 from simulation.partition_id import PartitionId
-from simulation.replica_rules import Loss
+from simulation.replicas import Loss
 from simulation.told_ends import ends_asked, ends_told
 from simulation.told_losses import RECREATION_TOLD, ToldLosses
 from simulation.topic_lives import LivesHistory, LivesRead, TopicLives, is_short_lived
@@ -176,14 +176,15 @@ class Recorder:
     def _judge_committed(
         self, name: str, client: str, place: PartitionId, offset: int, leader_epoch: int
     ) -> None:
-        entry = self._invariants.replicas.committed_entry(place, offset)
-        if entry is not None and entry.leader_epoch == leader_epoch:
+        replicas = self._invariants.replicas
+        if replicas.was_committed(place, offset, leader_epoch):
             return
         if any(_gives_up(loss, place, offset, leader_epoch) for loss in self._invariants.losses):
             return
         raise Violation(
             name,
-            f"{client} was told of offset {offset} in epoch {leader_epoch}; committed is {entry}",
+            f"{client} was told of offset {offset} in epoch {leader_epoch}; committed is "
+            f"{replicas.committed_entry(place, offset)}",
             partition=str(self._invariants.name_of(place)),
         )
 

@@ -5,49 +5,34 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from simulation.data_losses import replica_in
 from simulation.fault_effects import began
 from simulation.faults import Fault
 from simulation.loop import SimProcess
+from simulation.metadata_faults import End, MetadataFaults, no_end
 from simulation.network import Concerns, Conditions
 from simulation.processes import BrokerProcess, Service
-from simulation.recovery_operator import Operator
 from simulation.store import EtcdServer
-from simulation.topic_lives import AGAIN, GONE
-from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_runtime.metadata.keys import PartitionKey
-from tidelog_runtime.metadata.memory_data import MemoryData
 from tidelog_runtime.metadata.schema import (
-    Throttle,
     decode_controller,
     decode_leader_and_isr,
-    encode_throttle,
 )
-from tidelog_runtime.metadata.store import Delete, Put, Transaction
 
 if TYPE_CHECKING:
     from simulation.world import World
 
 # How long a process that was told to stop may take before it is killed.
 STOP_TIMEOUT_S = 15.0
-RECREATED_TOPIC_TIMEOUT_MS = 6_000
-SHORT_LIVED_PARTITIONS = 2
 # How often it is looked whether a broker could tell the store from its backup.
 LOOKS_APART_S = 0.5
 BACKUP = "backup-"
 
 OnFault: TypeAlias = "Callable[[Fault, str], None]"
-# Ends what a fault began.
-End: TypeAlias = "Callable[[], None]"
-
-
-def _none() -> None:
-    pass
 
 
 class FaultInjector:
@@ -56,7 +41,7 @@ class FaultInjector:
         self._network = world.network
         # How many faults of each kind had an effect.
         self.effects: Counter[str] = Counter()
-        self._on_topics: list[asyncio.Task[None]] = []
+        self._metadata = MetadataFaults(world)
         self._begin: dict[str, Callable[[Fault, random.Random], End]] = {
             "loss": self._weather,
             "delay": self._weather,
@@ -91,13 +76,7 @@ class FaultInjector:
             "disk_error": self._disk_error,
             "disk_full": self._disk_full,
             "bit_flip": self._bit_flip,
-            "topic_deleted": self._topic_deleted,
-            "topic_recreated": self._topic_recreated,
-            "move": self._move,
-            "move_and_back": self._move_and_back,
-            "move_cancelled": self._move_cancelled,
-            "throttled": self._throttled,
-            "consent": self._consent,
+            **self._metadata.begin,
         }
 
     @property
@@ -121,7 +100,7 @@ class FaultInjector:
             service.machine.disk.mend()
             service.release_all()
         # Else a topic might come or go after everything was found to be well.
-        await asyncio.gather(*self._on_topics)
+        await self._metadata.over()
 
     async def _apply(self, fault: Fault, number: int) -> None:
         world = self._world
@@ -187,7 +166,7 @@ class FaultInjector:
         )
         del led[NO_LEADER]
         if not led:
-            return _none
+            return no_end
         leader = min(led, key=lambda broker_id: (-led[broker_id], broker_id))
         return self._cut_direction(f"broker-{leader}", _begins("broker-"), str(fault.args[0]))
 
@@ -217,14 +196,14 @@ class FaultInjector:
     def _crash_active_controller(self, _: Fault, __: random.Random) -> End:
         held = self._world.store_data.get(self._world.keys.controller)
         if held is None:
-            return _none
+            return no_end
         return self._kill(self._world.controllers[decode_controller(held.value).controller_id])
 
     def _pause(self, fault: Fault, _: random.Random) -> End:
         service = self._service(fault)
         process = service.process
         if process is None or process.paused:
-            return _none
+            return no_end
         self._world.loop.pause(process)
         return lambda: self._world.loop.resume(process)
 
@@ -395,7 +374,7 @@ class FaultInjector:
             if path.suffix == ".log" and "replicas" in path.parts and disk.file_size(path)
         ]
         if not segments:
-            return _none
+            return no_end
         path = rng.choice(segments)
         position = rng.randrange(disk.file_size(path))
         topic, partition = replica_in(path.parent)
@@ -404,95 +383,7 @@ class FaultInjector:
             self._world.trace("bit_flipped", path=path, position=position)
             assert isinstance(service, BrokerProcess)
             self._world.data_losses.replica_damaged(service.broker_id, partition)
-        return _none
-
-    # -- metadata ----------------------------------------------------------------------------
-
-    def _topic_deleted(self, fault: Fault, _: random.Random) -> End:
-        """Created at the begin, deleted at the end."""
-        topic = f"{GONE}{fault.args[0]}"
-
-        async def delete() -> None:
-            await self._delete_topic(topic)
-            for callback in self._world.on_topic_given_up:
-                callback(topic)
-
-        self._spawn(self._create_topic(topic))
-        return lambda: self._spawn(delete())
-
-    def _topic_recreated(self, fault: Fault, _: random.Random) -> End:
-        """Created at the begin; deleted and created again, under the same name, at the end."""
-        topic = f"{AGAIN}{fault.args[0]}"
-
-        async def recreate() -> None:
-            await self._delete_topic(topic)
-            await self._create_topic(topic)
-
-        self._spawn(self._create_topic(topic))
-        return lambda: self._spawn(recreate())
-
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
-        self._on_topics.append(self._world.client("chaos").spawn(work))
-
-    async def _create_topic(self, topic: str) -> None:
-        async with self._world.client("chaos").admin() as admin:
-            try:
-                await admin.create_topic(
-                    topic,
-                    SHORT_LIVED_PARTITIONS,
-                    3,
-                    timeout_ms=RECREATED_TOPIC_TIMEOUT_MS,
-                )
-            except TidelogError as error:
-                if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                    return
-        for callback in self._world.on_topic_created:
-            callback(topic)
-
-    async def _delete_topic(self, topic: str) -> None:
-        async with self._world.client("chaos").admin() as admin:
-            with suppress(TidelogError):
-                await admin.delete_topic(topic, timeout_ms=RECREATED_TOPIC_TIMEOUT_MS)
-
-    def _move(self, fault: Fault, _: random.Random) -> End:
-        self._begin_move(fault)
-        return _none
-
-    def _begin_move(self, fault: Fault) -> TopicPartition | None:
-        choice, order = fault.args
-        return self._world.mover.move(choice, order)
-
-    def _move_and_back(self, fault: Fault, _: random.Random) -> End:
-        """Back as soon as it is there, and until then it follows; perhaps at once."""
-        mover = self._world.mover
-        moved = self._begin_move(fault)
-        if moved is None:
-            return _none
-        before = mover.replicas_of(moved)
-        return lambda: mover.want(moved, before)
-
-    def _move_cancelled(self, fault: Fault, _: random.Random) -> End:
-        mover = self._world.mover
-        moved = self._begin_move(fault)
-        return _none if moved is None else lambda: mover.cancel(moved)
-
-    def _throttled(self, fault: Fault, _: random.Random) -> End:
-        data, key = self._world.store_data, self._world.keys.throttle
-        bound = encode_throttle(Throttle(int(fault.args[0])))
-        data.transact(Transaction([], [Put(key, bound)]))
-        return lambda: _forget_key(data, key)
-
-    def _consent(self, fault: Fault, _: random.Random) -> End:
-        """At the begin and once more at the end, each perhaps too early or not needed."""
-        operator = Operator(self._world)
-        from_live_replicas = fault.args[0] == "live_replicas"
-        operator.ask_the_impossible()
-        operator.consent(from_live_replicas=from_live_replicas)
-        return lambda: operator.consent(from_live_replicas=from_live_replicas)
-
-
-def _forget_key(data: MemoryData, key: str) -> None:
-    data.transact(Transaction([], [Delete(key)]))
+        return no_end
 
 
 def _is(name: object) -> Callable[[str], bool]:

@@ -14,7 +14,8 @@ from simulation.data_losses import DataLosses, replica_in
 from simulation.disk import SimDisk
 from simulation.observation import ControlCommand, observed, read_entries
 from simulation.partition_id import PartitionId
-from simulation.replica_rules import Loss, Replica, ReplicaRules
+from simulation.replica_rules import ReplicaRules
+from simulation.replicas import Loss, Replica
 from simulation.shadow_logs import Entry
 from simulation.store_rules import StoreRules
 from simulation.violation import Violation

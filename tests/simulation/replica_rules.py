@@ -8,103 +8,14 @@ watermark of any leader.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
 
 from simulation.partition_id import PartitionId
+from simulation.replicas import Committed, Loss, Owner, Replica, ReplicaState, where
 from simulation.shadow_logs import Entry, ShadowLog, common_end, first_difference
 from simulation.store_rules import StoreRules
 from simulation.violation import Violation
 from tidelog.model import NO_EPOCH
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
-
-
-class ReplicaState(Protocol):
-    """What a production `Partition` shows of itself."""
-
-    @property
-    def state(self) -> LeaderAndIsr | None: ...
-
-    @property
-    def revision(self) -> int: ...
-
-    @property
-    def high_watermark(self) -> int: ...
-
-    @property
-    def leading(self) -> object | None: ...
-
-
-class Owner(Protocol):
-    """The life of a broker that a replica is open in."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def broker_epoch(self) -> int:
-        """As far as it knows; 0: not yet."""
-
-
-class DiskLog(Protocol):
-    """What a production `Log` shows of itself."""
-
-    @property
-    def flushed_offset(self) -> int: ...
-
-
-@dataclass(slots=True, eq=False)
-class Replica:
-    """One replica on one machine, over all its lives."""
-
-    broker_id: int
-    partition: PartitionId
-    log: ShadowLog = field(default_factory=ShadowLog)
-    owner: Owner | None = None
-    # Known to agree with what was committed up to here.
-    verified: int = 0
-    # Since an unclean election, and until it agrees with what was committed by then and
-    # since, what is below its high watermark may be what was given up.
-    suspect: bool = False
-    leading: object | None = None  # in the epoch in which it was last seen leading
-    high_watermark: int = -1
-    disk_log: DiskLog | None = None  # as last opened
-    synced: int = 0  # known to be on the disk when it was opened before
-
-    @property
-    def synced_end(self) -> int:
-        flushed = self.disk_log.flushed_offset if self.disk_log else 0
-        return min(self.log.end, max(self.synced, flushed))
-
-    def open_with(self, log: DiskLog) -> None:
-        self.synced = self.synced_end
-        self.disk_log = log
-
-
-@dataclass(slots=True)
-class Committed:
-    log: ShadowLog = field(default_factory=ShadowLog)
-    unclean_epoch: int = NO_EPOCH  # of the last unclean election that took effect
-    ends: dict[int, int] = field(default_factory=dict)  # that leaders have reached, by epoch
-    # Whether an unclean election has ever brought back what one before it had given up.
-    brought_back: bool = False
-    # Fences that unclean elections gave up, with the epoch of that election: readers may
-    # pass over them that hold what was committed before.
-    lost_fences: list[tuple[Entry, int]] = field(default_factory=list)
-
-    def end_before(self, leader_epoch: int) -> int:
-        """What a leader of this epoch has to have. One that was paused may hear of its
-        election after others have committed more in later epochs."""
-        return max((end for epoch, end in self.ends.items() if epoch < leader_epoch), default=0)
-
-
-class Loss(NamedTuple):
-    """What an unclean election gave up: from `first_offset` on, of all epochs before."""
-
-    partition: PartitionId
-    leader_epoch: int
-    first_offset: int
-    end_offset: int
 
 
 class ReplicaRules:
@@ -121,6 +32,9 @@ class ReplicaRules:
         # Likewise those that moves have left, for leaders of epochs before that one.
         self._left: dict[tuple[int, PartitionId], tuple[int, Replica]] = {}
         store.on_joined = self._joined
+        store.on_added_again = self._added_again
+        # What was committed in partitions that were removed, and are there again.
+        self._before_removal: dict[PartitionId, list[Committed]] = {}
 
     def of(self, broker_id: int, partition: PartitionId) -> Replica:
         key = (broker_id, partition)
@@ -134,6 +48,15 @@ class ReplicaRules:
         if committed is None:
             committed = self.committed[partition] = Committed()
         return committed
+
+    def _added_again(self, partition: PartitionId) -> None:
+        """Nothing of the removed one counts for it."""
+        former = self.committed.pop(partition, None)
+        if former is not None:
+            self._before_removal.setdefault(partition, []).append(former)
+        for replicas in (self._deleted, self._left):
+            for key in [key for key in replicas if key[1] == partition]:
+                del replicas[key]
 
     # -- what happens to logs ------------------------------------------------------------
 
@@ -159,7 +82,7 @@ class ReplicaRules:
                 "written_records_lost",
                 f"the log ended at {before} and was opened with {end}, though its machine "
                 "lost nothing",
-                **_where(replica),
+                **where(replica),
             )
         replica.synced = min(replica.synced, end)
         if isinstance(found, int):
@@ -176,7 +99,7 @@ class ReplicaRules:
         """A running broker is about to cut its log to `offset`."""
         if replica.leading is not None:
             raise Violation(
-                "leader_cut_its_log", f"it leads and cuts to {offset}", **_where(replica)
+                "leader_cut_its_log", f"it leads and cuts to {offset}", **where(replica)
             )
         committed = self.committed_of(replica.partition).log
         agreed = common_end(replica.log, committed)
@@ -184,7 +107,7 @@ class ReplicaRules:
             raise Violation(
                 "member_cut_committed",
                 f"a member of the ISR cuts to {offset}; {agreed} is committed and in its log",
-                **_where(replica),
+                **where(replica),
             )
 
     def before_reset(self, replica: Replica, offset: int) -> None:
@@ -212,7 +135,7 @@ class ReplicaRules:
             self._deleted.setdefault(key, replica)
         elif self._is_member_now(replica):
             raise Violation(
-                "member_removed", "a member of the ISR was set aside or deleted", **_where(replica)
+                "member_removed", "a member of the ISR was set aside or deleted", **where(replica)
             )
         else:
             state = self._store.partitions[replica.partition].state
@@ -254,10 +177,14 @@ class ReplicaRules:
             raise Violation(
                 "high_watermark_beyond_log",
                 f"{now.high_watermark}, and the log ends at {replica.log.end}",
-                **_where(replica),
+                **where(replica),
             )
         committed = self.committed_of(replica.partition)
         state = now.state
+        if state is not None and state.leader_epoch < self._store.first_epoch.get(
+            replica.partition, NO_EPOCH
+        ):
+            return  # Of the removed partition of this number: it has yet to hear of its end.
         if now.leading is not None and state is not None:
             self._judge_leader(replica, now, state, committed)
         else:
@@ -276,7 +203,7 @@ class ReplicaRules:
             raise Violation(
                 "high_watermark_never_committed",
                 f"{high_watermark}, and leaders have committed up to {committed.log.end}",
-                **_where(replica),
+                **where(replica),
             )
         if high_watermark <= replica.verified:
             return
@@ -294,7 +221,7 @@ class ReplicaRules:
             raise Violation(
                 "logs_differ_below_high_watermark",
                 f"{different} where {committed.entry_with(different.base_offset)} was committed",
-                **_where(replica),
+                **where(replica),
             )
         replica.verified = max(replica.verified, up_to)
 
@@ -307,13 +234,13 @@ class ReplicaRules:
             raise Violation(
                 "high_watermark_fell",
                 f"from {replica.high_watermark} to {now.high_watermark} while leading",
-                **_where(replica),
+                **where(replica),
             )
         if self._store.state_at(replica.partition, now.revision) != state:
             raise Violation(
                 "state_never_written",
                 f"the leader goes by a state of revision {now.revision} that the store has not",
-                **_where(replica),
+                **where(replica),
                 state=state,
             )
         is_news = now.high_watermark > replica.high_watermark or now.leading is not replica.leading
@@ -332,7 +259,7 @@ class ReplicaRules:
             raise Violation(
                 "two_leaders_in_one_epoch",
                 f"{other} led in epoch {state.leader_epoch} already",
-                **_where(replica),
+                **where(replica),
             )
         if state.leader_epoch < committed.unclean_epoch:
             return
@@ -345,7 +272,7 @@ class ReplicaRules:
             raise Violation(
                 "leader_lacks_committed",
                 f"its log ends at {replica.log.end}; up to {needed} was committed",
-                **_where(replica),
+                **where(replica),
             )
         self._verify(replica, committed.log, needed)
 
@@ -397,7 +324,7 @@ class ReplicaRules:
                     "recovery_gave_up_too_much",
                     f"it keeps what was committed up to {kept}, broker {member.broker_id} has it "
                     f"up to {common_end(other.log, committed.log)}",
-                    **_where(replica),
+                    **where(replica),
                 )
 
     def _judge_commit(
@@ -411,7 +338,7 @@ class ReplicaRules:
             raise Violation(
                 "committed_below_min_isr",
                 f"up to {high_watermark} with an ISR of {len(state.isr)}, min {state.min_isr}",
-                **_where(replica),
+                **where(replica),
             )
         newest = self._store.last_state_of(replica.partition, state.leader_epoch)
         members = dict.fromkeys((*state.isr, *(newest.isr if newest else ())))
@@ -441,7 +368,7 @@ class ReplicaRules:
                 "committed_without_member",
                 f"up to {high_watermark}; broker {member.broker_id} is in the ISR and ends at "
                 f"{end}",
-                **_where(leader),
+                **where(leader),
             )
         synced_end = other.synced_end if other is not None else 0
         if synced_end < high_watermark and self._store.is_synced(leader.partition):
@@ -449,7 +376,7 @@ class ReplicaRules:
                 "committed_unsynced",
                 f"up to {high_watermark}; broker {member.broker_id} is in the ISR and has synced "
                 f"up to {synced_end}",
-                **_where(leader),
+                **where(leader),
             )
 
     # -- what brokers tell -------------------------------------------------------------------
@@ -463,7 +390,7 @@ class ReplicaRules:
                 "end_went_back",
                 f"it tells {end} as the committed end, and up to {needed} was committed before its "
                 f"epoch {leader_epoch}",
-                **_where(replica),
+                **where(replica),
             )
 
     # -- what clients were told --------------------------------------------------------------
@@ -471,6 +398,12 @@ class ReplicaRules:
     def committed_entry(self, partition: PartitionId, offset: int) -> Entry | None:
         committed = self.committed.get(partition)
         return committed.log.entry_with(offset) if committed is not None else None
+
+    def was_committed(self, partition: PartitionId, offset: int, leader_epoch: int) -> bool:
+        """In this epoch, also where the partition was removed and added again since."""
+        known = [self.committed.get(partition), *self._before_removal.get(partition, ())]
+        entries = [each.log.entry_with(offset) for each in known if each is not None]
+        return any(entry is not None and entry.leader_epoch == leader_epoch for entry in entries)
 
     def fence_read(self, partition: PartitionId, offset: int, read_epoch: int) -> Entry | None:
         """The fence that was committed at `offset` in the log from which a record of
@@ -489,11 +422,3 @@ class ReplicaRules:
             ),
             None,
         )
-
-
-def _where(replica: Replica) -> dict[str, object]:
-    return {
-        "broker": replica.owner.name if replica.owner else replica.broker_id,
-        "topic_id": replica.partition.topic_id,
-        "partition": replica.partition.partition,
-    }

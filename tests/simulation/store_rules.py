@@ -7,7 +7,7 @@ The rules are written anew from ARCHITECTURE.md (section 2, interleavings 1 to 4
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from simulation.data_losses import DataLosses
 from simulation.move_rules import is_end, judge_step
 from simulation.partition_id import PartitionId
 from simulation.violation import Violation
+from simulation.written_states import brief, is_resignation, judge_alone, violation_of
 from tidelog.model import NO_EPOCH, NO_LEADER, TopicPartition
 from tidelog_runtime.metadata.keys import (
     BrokerKey,
@@ -43,6 +44,7 @@ from tidelog_runtime.metadata.store import Changed, KeyValue
 
 SYNCED = "synced"
 MANUAL = "manual"
+ADDED_AGAIN = "removed partition added again"
 
 
 class Registered(NamedTuple):
@@ -74,6 +76,11 @@ class StoreRules:
         self.deletions: set[str] = set()
         self.partitions: dict[PartitionId, Written] = {}
         self.on_joined: Callable[[PartitionId, Member], None] = lambda *_: None
+        # Called when a removed partition has been added again under its topic's id.
+        self.on_added_again: Callable[[PartitionId], None] = lambda _: None
+        # By partition that was added again: the leader epoch with which it began.
+        self.first_epoch: dict[PartitionId, int] = {}
+        self._last_epoch: dict[PartitionId, int] = {}  # of removed partitions
         # What an unclean election found, by its leader epoch.
         self.before_unclean: dict[tuple[PartitionId, int], LeaderAndIsr] = {}
         self._given_up: set[tuple[PartitionId, int]] = set()  # by consent, of leader epochs
@@ -104,7 +111,10 @@ class StoreRules:
         if written is None or written.name.topic in self.deletions:
             return True
         topic = self.topics.get(written.name.topic)
-        return topic is None or topic.topic_id != partition.topic_id
+        if topic is None or topic.topic_id != partition.topic_id:
+            return True
+        # It is being removed from a topic that stays.
+        return partition.partition >= topic.partitions
 
     # -- what is written -----------------------------------------------------------------
 
@@ -209,14 +219,18 @@ class StoreRules:
         if value is None:
             gone = self._ids.pop(name, None)
             if gone is not None:
-                self.partitions.pop(gone, None)
+                removed = self.partitions.pop(gone, None)
+                if removed is not None:
+                    self._last_epoch[gone] = removed.state.leader_epoch
             return
         new = decode_leader_and_isr(value.value)
         partition = PartitionId(new.topic_id, name.partition)
         present = self.partitions.get(partition)
-        _judge_alone(partition, new)
+        judge_alone(partition, new)
         if present is not None:
             self._judge(partition, present.state, new)
+        elif partition in self._last_epoch:
+            self._judge_added_again(partition, self._last_epoch.pop(partition), new)
         former = self._ids.get(name)
         if former is not None and former != partition:
             self.partitions.pop(former, None)
@@ -225,14 +239,28 @@ class StoreRules:
         self._history.setdefault(partition, {})[revision] = new
         self._last_of_epoch[partition, new.leader_epoch] = new
 
+    def _judge_added_again(self, partition: PartitionId, last: int, new: LeaderAndIsr) -> None:
+        """Clients and brokers that knew the removed one take no older epoch for news."""
+        self.seen[ADDED_AGAIN] += 1
+        if new.leader_epoch <= last:
+            raise violation_of(
+                "epochs_begin_again",
+                f"the removed partition of this number ended in epoch {last}",
+                partition,
+                None,
+                new,
+            )
+        self.first_epoch[partition] = new.leader_epoch
+        self.on_added_again(partition)
+
     def _judge(self, partition: PartitionId, old: LeaderAndIsr, new: LeaderAndIsr) -> None:
         if new.leader_epoch < old.leader_epoch:
-            raise _violation("leader_epoch_fell", "it only grows", partition, old, new)
+            raise violation_of("leader_epoch_fell", "it only grows", partition, old, new)
         if new.unclean_leader_epoch < old.unclean_leader_epoch:
-            raise _violation("unclean_mark_fell", "it only grows", partition, old, new)
+            raise violation_of("unclean_mark_fell", "it only grows", partition, old, new)
         if new.moving != old.moving or new.replicas != old.replicas:
             self._judge_move(partition, old, new)
-        resigned = _is_resignation(old, new) and not is_end(old, new)
+        resigned = is_resignation(old, new) and not is_end(old, new)
         if new.leader_epoch == old.leader_epoch or resigned:
             self._judge_isr_change(partition, old, new)
         else:
@@ -245,7 +273,7 @@ class StoreRules:
             return
         broken = judge_step(old, new, self._config(partition), self.seen)
         if broken is not None:
-            raise _violation(broken.name, broken.why, partition, old, new)
+            raise violation_of(broken.name, broken.why, partition, old, new)
         if is_end(old, new):
             # Those that leave are deleted: what they held is to be held by all that stay.
             for member in new.isr:
@@ -255,7 +283,7 @@ class StoreRules:
         self, partition: PartitionId, old: LeaderAndIsr, new: LeaderAndIsr
     ) -> None:
         if new.leader != old.leader:
-            raise _violation(
+            raise violation_of(
                 "leader_changed_within_epoch", "every election takes an epoch", partition, old, new
             )
         lost = sum(member.broker_epoch == NOT_WHOLE for member in (*new.isr, *new.eligible))
@@ -266,7 +294,7 @@ class StoreRules:
             if before.get(broker_id) == broker_epoch or broker_epoch == NOT_WHOLE:
                 continue
             if broker_id == new.leader:
-                raise _violation(
+                raise violation_of(
                     "leader_changed_within_epoch",
                     "another life of the leader needs another epoch",
                     partition,
@@ -279,7 +307,7 @@ class StoreRules:
                 or live.broker_epoch != broker_epoch
                 or live.registration.state != RUNNING
             ):
-                raise _violation(
+                raise violation_of(
                     "joiner_not_running",
                     f"broker {broker_id} joined the ISR in life {broker_epoch}, and is registered "
                     f"as {live}",
@@ -291,7 +319,7 @@ class StoreRules:
 
     def _judge_election(self, partition: PartitionId, old: LeaderAndIsr, new: LeaderAndIsr) -> None:
         if new.controller_epoch != self._controller_epoch:
-            raise _violation(
+            raise violation_of(
                 "deposed_controller_wrote",
                 f"the controller of epoch {self._controller_epoch} reigns",
                 partition,
@@ -334,7 +362,7 @@ class StoreRules:
         admitted = known.get(new.leader, NOT_WHOLE)
         life = next(member for member in new.isr if member.broker_id == new.leader)
         if admitted == NOT_WHOLE or not self._claims_whole(partition, life, admitted):
-            raise _violation(
+            raise violation_of(
                 "elected_not_whole",
                 f"broker {new.leader} was admitted in life {admitted}, and elected in "
                 f"{self._lives.get(life)}",
@@ -389,7 +417,7 @@ class StoreRules:
                 )
                 and live.broker_epoch < since
             ):
-                raise _violation(
+                raise violation_of(
                     "unclean_without_need",
                     f"broker {member.broker_id} is whole, running and was in sync",
                     partition,
@@ -398,7 +426,7 @@ class StoreRules:
                 )
             is_away = live is None and self._away_since.get(member.broker_id, 0) < since
             if is_away and not self.permits_loss(partition, new.leader_epoch):
-                raise _violation(
+                raise violation_of(
                     "recovered_without_member",
                     f"broker {member.broker_id} was in sync and is away; nobody gave it up",
                     partition,
@@ -428,7 +456,7 @@ class StoreRules:
                 self.seen["recovered from live replicas by consent"] += 1
                 self._given_up.add((partition, new.leader_epoch))
         elif config.get("recovery") == MANUAL and config.get("unclean_leader_election") != "true":
-            raise _violation(
+            raise violation_of(
                 "recovered_without_consent", "it is recovered by hand", partition, old, new
             )
 
@@ -442,54 +470,10 @@ class StoreRules:
         else:
             wanted = {m.broker_id for m in (*old.eligible, *old.isr)} - isr_ids
         if {m.broker_id for m in new.eligible} != wanted:
-            raise _violation(
+            raise violation_of(
                 "eligible_set",
                 f"it follows from the ISR and its predecessor as {sorted(wanted)}",
                 partition,
                 old,
                 new,
             )
-
-
-def _judge_alone(partition: PartitionId, state: LeaderAndIsr) -> None:
-    isr_ids = [m.broker_id for m in state.isr]
-    eligible_ids = [m.broker_id for m in state.eligible]
-    if state.leader != NO_LEADER and state.leader not in isr_ids:
-        raise _violation("leader_not_in_isr", "a leader is a member", partition, None, state)
-    if not isr_ids and state.leader != NO_LEADER:
-        raise _violation("empty_isr", "only without a leader", partition, None, state)
-    members = [*isr_ids, *eligible_ids]
-    if len(set(members)) < len(members) or not set(members) <= set(state.replicas):
-        raise _violation(
-            "members_not_replicas", "ISR and eligible set are apart", partition, None, state
-        )
-
-
-def _violation(
-    name: str, why: str, partition: PartitionId, old: LeaderAndIsr | None, new: LeaderAndIsr
-) -> Violation:
-    return Violation(name, why, partition=partition, old=brief(old), new=brief(new))
-
-
-def brief(state: LeaderAndIsr | None) -> str:
-    if state is None:
-        return "none"
-    return (
-        f"replicas {state.replicas} moving {state.moving} "
-        f"leader {state.leader} epoch {state.leader_epoch} isr {_members(state.isr)} eligible "
-        f"{_members(state.eligible)} min {state.min_isr} unclean {state.unclean_leader_epoch} "
-        f"controller {state.controller_epoch}"
-    )
-
-
-def _is_resignation(old: LeaderAndIsr, new: LeaderAndIsr) -> bool:
-    """A damaged replica gives the leader a new epoch."""
-    return (
-        new.leader == old.leader != NO_LEADER
-        and new.leader_broker_epoch == old.leader_broker_epoch
-        and new.controller_epoch == old.controller_epoch
-    )
-
-
-def _members(members: Iterable[Member]) -> str:
-    return "{" + ", ".join(f"{m.broker_id}@{m.broker_epoch}" for m in members) + "}"

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from simulation.partition_id import PartitionId
-from simulation.replica_rules import Committed, Loss
+from simulation.replicas import Committed, Loss
 from simulation.shadow_logs import Entry
 from simulation.told_losses import ToldLosses
 from simulation.violation import Violation

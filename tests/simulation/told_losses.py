@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from simulation.invariants import Invariants
 from simulation.partition_id import PartitionId
-from simulation.replica_rules import Loss
+from simulation.replicas import Loss
 from simulation.violation import Violation
 from tidelog.client.log_continuity import LogTruncatedError
 from tidelog.client.unclean_elections import UncleanElection

@@ -28,6 +28,8 @@ from tidelog.v1 import broker_pb2
 
 GONE = "gone-"
 AGAIN = "again-"
+# Topics that stay, and lose and regain their last partitions.
+RESIZED = "tide-"
 
 
 def is_short_lived(topic: str) -> bool:

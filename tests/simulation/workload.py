@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from simulation.history import Recorder, host_of
-from simulation.injector import SHORT_LIVED_PARTITIONS
+from simulation.metadata_faults import RESIZED_PARTITIONS, SHORT_LIVED_PARTITIONS
 from simulation.old_sequences import OldSequences
 from simulation.processes import ClientProcess
 from simulation.readers import FETCH_WAIT_MS, POLL_TIMEOUT_MS, RETRY_PAUSE_S, Reader
-from simulation.topic_lives import AGAIN
+from simulation.topic_lives import AGAIN, RESIZED
 from simulation.violation import Violation
 from simulation.world import World
 from tidelog.client import Admin, Producer
@@ -191,9 +191,10 @@ class Workload:
         created again."""
         if topic in self._visitors or self._stopping.is_set():
             return
+        is_resized = topic.startswith(RESIZED)
         plan = TopicPlan(
             topic,
-            SHORT_LIVED_PARTITIONS,
+            RESIZED_PARTITIONS if is_resized else SHORT_LIVED_PARTITIONS,
             3,
             batches_per_second=SHORT_LIVED_BATCHES_PER_SECOND,
         )

@@ -8,7 +8,8 @@ import pytest
 
 from simulation.data_losses import DataLosses
 from simulation.partition_id import PartitionId
-from simulation.replica_rules import Loss, Replica, ReplicaRules
+from simulation.replica_rules import ReplicaRules
+from simulation.replicas import Loss, Replica
 from simulation.shadow_logs import Entry
 from simulation.store_rules import StoreRules
 from simulation.violation import Violation
