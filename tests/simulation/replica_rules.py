@@ -179,12 +179,12 @@ class ReplicaRules:
                 f"{now.high_watermark}, and the log ends at {replica.log.end}",
                 **where(replica),
             )
-        committed = self.committed_of(replica.partition)
         state = now.state
         if state is not None and state.leader_epoch < self._store.first_epoch.get(
             replica.partition, NO_EPOCH
         ):
             return  # Of the removed partition of this number: it has yet to hear of its end.
+        committed = self.committed_of(replica.partition)
         if now.leading is not None and state is not None:
             self._judge_leader(replica, now, state, committed)
         else:

@@ -77,6 +77,28 @@ def _created_again(rng: random.Random, cluster: Cluster) -> list[Fault]:
     ]
 
 
+def _removed_and_added_again(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """Partitions are removed and added again when they have had other leaders, while commands come
+    late and twice; the controller may go, and a broker may be away meanwhile."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 14_000)
+    lasting_ms = rng.randint(7_000, 10_000)
+    story = [
+        Fault(at_ms, "partitions_removed", (rng.randint(1, 2),), lasting_ms),
+        Fault(at_ms + 1_500, "crash_broker", (cluster.broker(rng),), rng.randint(50, 1_500)),
+        Fault(at_ms + 2_500, "repeat", (60, "all"), 8_000),
+        Fault(at_ms + 2_500, "reorder", (30, "all"), 6_000),
+    ]
+    if rng.random() < 0.5:
+        crash_ms = at_ms + lasting_ms // 2 + rng.randint(0, 1_500)
+        story.append(Fault(crash_ms, "crash_active_controller", (), rng.randint(200, 2_000)))
+    if rng.random() < 0.5:
+        away_ms = at_ms + lasting_ms // 2 - rng.randint(0, 800)
+        story.append(
+            Fault(away_ms, "pause_broker", (cluster.broker(rng),), rng.randint(500, 4_000))
+        )
+    return story
+
+
 def _late_stops(rng: random.Random, cluster: Cluster) -> list[Fault]:
     """A topic is deleted, and all that the controllers say comes a second time, much later:
     when a broker has restarted, and another controller reigns."""
@@ -373,6 +395,7 @@ STORIES: tuple[Callable[[random.Random, Cluster], list[Fault]], ...] = (
     _late_deletion,
     _created_again,
     _late_stops,
+    _removed_and_added_again,
     _late_questions,
     _restarted_twice,
     _emptied_follower,

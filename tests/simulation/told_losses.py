@@ -95,6 +95,9 @@ class ToldLosses:
         self.seen[TRUNCATION_TOLD] += 1
         for partition in lives:
             self.sought(client, partition)
+        added_again = (self._invariants.store.first_epoch.get(p, NO_EPOCH) for p in lives)
+        if any(error.read_epoch < first <= error.leader_epoch for first in added_again):
+            return  # What it read went with the removed partition of this number.
         if not any(
             loss.partition in lives
             and error.read_epoch < loss.leader_epoch <= error.leader_epoch

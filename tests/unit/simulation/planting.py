@@ -13,7 +13,7 @@ from simulation.replicas import Loss, Replica
 from simulation.shadow_logs import Entry
 from simulation.store_rules import StoreRules
 from simulation.violation import Violation
-from tidelog.model import NO_EPOCH, TopicPartition
+from tidelog.model import NO_EPOCH, NO_LEADER, TopicPartition
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import (
     RUNNING,
@@ -85,6 +85,17 @@ class Store:
     def delete_topic(self) -> None:
         """Its deletion begins."""
         self.put(KEYS.topic_deletion(NAME.topic), encode(TopicDeletion(TOPIC_ID)))
+
+    def shrink(self) -> None:
+        """The removal of its only partition begins."""
+        self.put(KEYS.topic(NAME.topic), encode(TopicEntry(TOPIC_ID, 0, 3)))
+
+    def remove_partition(self, last_epoch: int) -> None:
+        """And adds it again, without replicas yet."""
+        self.shrink()
+        self.write(state(leader=NO_LEADER, epoch=last_epoch, isr=()))
+        self.delete(KEYS.leader_and_isr(NAME))
+        self.put(KEYS.topic(NAME.topic), encode(TopicEntry(TOPIC_ID, 1, 3)))
 
     def write(self, value: LeaderAndIsr) -> int:
         self.put(KEYS.leader_and_isr(NAME), encode_leader_and_isr(value), create_revision=1)

@@ -345,3 +345,32 @@ def test_a_life_that_was_never_registered_has_no_claim(cluster: Cluster) -> None
     assert cluster.store.rules.has_lost_data_since(Member(2, 999), PARTITION)
     assert not cluster.store.rules.has_lost_data_since(B, PARTITION)
     assert not cluster.store.rules.has_lost_data_since(C, PARTITION)
+
+
+def test_a_partition_that_was_added_again_owes_nothing_of_the_removed_one(
+    cluster: Cluster,
+) -> None:
+    cluster.commit(3)
+    cluster.store.remove_partition(last_epoch=6)
+    for broker_id in (1, 2, 3):
+        cluster.rules.removed(cluster.replicas[broker_id])
+        cluster.replicas[broker_id] = cluster.rules.of(broker_id, PARTITION)
+        cluster.open(broker_id, f"broker-{broker_id}/1", 10 + broker_id, 0)
+    cluster.lead(1, state(epoch=7))
+    cluster.append(7, 1, 2, 3)
+    cluster.move(1, 1)
+    assert cluster.rules.committed[PARTITION].log.end == 1
+    assert cluster.rules.was_committed(PARTITION, 2, leader_epoch=5)
+    assert not cluster.rules.was_committed(PARTITION, 2, leader_epoch=7)
+
+
+def test_a_leader_of_the_removed_partition_commits_nothing_in_the_new_one(
+    cluster: Cluster,
+) -> None:
+    cluster.commit(3)
+    removed = cluster.shown[1]
+    cluster.store.remove_partition(last_epoch=6)
+    cluster.store.write(state(epoch=7))
+    cluster.append(5, 1)
+    cluster.show(1, replace(removed, high_watermark=4))
+    assert PARTITION not in cluster.rules.committed

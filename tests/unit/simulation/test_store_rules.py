@@ -1,5 +1,6 @@
 import pytest
 
+from simulation.store_rules import ADDED_AGAIN
 from tidelog.model import NO_LEADER
 from tidelog_runtime.metadata.schema import (
     NOT_WHOLE,
@@ -220,6 +221,29 @@ def test_somebody_may_give_up_who_is_away(store: Store) -> None:
 def test_a_topic_that_is_being_deleted_forgets_its_members(store: Store) -> None:
     store.delete_topic()
     store.write(state(leader=NO_LEADER, epoch=6, isr=()))
+
+
+def test_a_partition_that_is_removed_from_a_topic_that_stays_forgets_its_members(
+    store: Store,
+) -> None:
+    store.shrink()
+    store.write(state(leader=NO_LEADER, epoch=6, isr=()))
+
+
+def test_a_partition_that_is_added_again_begins_beyond_the_removed_one(store: Store) -> None:
+    store.remove_partition(last_epoch=6)
+    store.write(state(epoch=7))
+    assert store.rules.first_epoch == {PARTITION: 7}
+    assert store.rules.seen[ADDED_AGAIN] == 1
+
+
+@pytest.mark.parametrize("epoch", [0, 6])
+def test_a_partition_that_is_added_again_with_known_epochs_is_found(
+    store: Store, epoch: int
+) -> None:
+    store.remove_partition(last_epoch=6)
+    with finds("epochs_begin_again"):
+        store.write(state(epoch=epoch))
 
 
 def test_members_are_not_forgotten_without_a_deletion(store: Store) -> None:
