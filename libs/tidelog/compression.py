@@ -62,6 +62,24 @@ def decompress(codec: Codec, data: bytes, *, max_bytes: int) -> bytes:
     return _decompress_gzip(data, max_bytes)
 
 
+def stated_size(codec: int, data: bytes) -> int | None:
+    """What a frame says that it holds, without opening it; None where it does not say, or is no
+    frame. Nothing makes it true."""
+    try:
+        if codec == Codec.NONE:
+            return len(data)
+        if codec == Codec.ZSTD:
+            stated: int = zstandard.frame_content_size(data)
+            return stated if stated >= 0 else None
+        if codec == Codec.LZ4:
+            size: int = lz4.frame.get_frame_info(data)["content_size"]
+            return size or None
+    except (zstandard.ZstdError, RuntimeError, ValueError):
+        return None
+    # A gzip member ends with its size.
+    return int.from_bytes(data[-4:], "little") if len(data) > 4 else None
+
+
 def _decompress_gzip(data: bytes, max_bytes: int) -> bytes:
     decompressor = zlib.decompressobj(_GZIP_WBITS)
     try:

@@ -9,12 +9,12 @@ records of 1 KiB is encoded in 40 µs, checked as a leader does in 30 µs and de
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, repeat
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from google.protobuf.message import DecodeError
-
+from tidelog import batch_layout
 from tidelog.batch import NO_SEQUENCE, new_batch, producer_crc32c
 from tidelog.compression import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
@@ -24,7 +24,16 @@ from tidelog.compression import (
 )
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_EPOCH, NO_PRODUCER_ID, Batch, BatchHeader, Codec, Record
+from tidelog.record_limits import (
+    RECORD_LIMITS,
+    RecordLimits,
+    check_header_count,
+    check_header_names,
+    check_key_size,
+    check_record_count,
+)
 from tidelog.v1 import record_batch_pb2
+from tidelog.wire_fields import encode_varint
 
 NULL_LENGTH = -1
 
@@ -34,6 +43,9 @@ NULL_LENGTH = -1
 _KEYS_TAG = bytes([record_batch_pb2.RecordBatch.KEYS_FIELD_NUMBER << 3 | 2])
 _VALUES_TAG = bytes([record_batch_pb2.RecordBatch.VALUES_FIELD_NUMBER << 3 | 2])
 _ONLY_BYTES = frozenset({bytes})
+
+# What a message of this many bytes costs to parse is a few milliseconds, whatever it holds.
+_SMALL_BYTES = 256 << 10
 
 Headers = Sequence[tuple[str, bytes]]
 
@@ -147,19 +159,51 @@ def decode(
     batch: Batch, *, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
 ) -> Columns:
     """The columns of a batch. Raises `TidelogError` (INVALID_BATCH); the CRCs are the
-    caller's to check."""
+    caller's to check. `batch_slices` opens a batch of very many records in bounded memory."""
     joined = decode_joined(batch, max_decompressed_bytes=max_decompressed_bytes)
-    count = batch.header.record_count
+    return to_columns(joined, batch.header.base_timestamp_ms)
+
+
+def to_columns(joined: JoinedColumns, base_timestamp_ms: int) -> Columns:
+    """An entry for each record; `base_timestamp_ms`: of the batch's header."""
+    count = len(joined.value_lengths)
     values = _cut(joined.values, joined.value_lengths)
     keys: list[bytes | None] = [None] * count
     if joined.key_lengths:
         keys = _cut(joined.keys, joined.key_lengths)
-    base_ms = batch.header.base_timestamp_ms
     if joined.timestamp_deltas_ms:
-        timestamps = [base_ms + delta for delta in joined.timestamp_deltas_ms]
+        timestamps = [base_timestamp_ms + delta for delta in joined.timestamp_deltas_ms]
     else:
-        timestamps = [base_ms] * count
+        timestamps = [base_timestamp_ms] * count
     return Columns(keys, values, timestamps, joined.headers)
+
+
+def decode_timestamps(
+    batch: Batch, *, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
+) -> Sequence[int]:
+    """The records' timestamps alone, in order. Raises as `decode` does."""
+    message = _open(batch, max_decompressed_bytes, with_headers=False).message
+    deltas = message.timestamp_deltas_ms[:]
+    _check_timestamps(deltas, batch.header)
+    base_ms = batch.header.base_timestamp_ms
+    if not deltas:
+        return _Repeated(base_ms, batch.header.record_count)
+    return [base_ms + delta for delta in deltas]
+
+
+class _Repeated(Sequence[int]):
+    """One number, as often as there are records, in the space of one."""
+
+    def __init__(self, number: int, count: int) -> None:
+        self._number = number
+        self._indexes = range(count)
+
+    def __len__(self) -> int:
+        return len(self._indexes)
+
+    def __getitem__(self, index: Any) -> Any:
+        found = self._indexes[index]
+        return self._number if isinstance(found, int) else [self._number] * len(found)
 
 
 def decode_joined(
@@ -168,24 +212,26 @@ def decode_joined(
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
     with_headers: bool = True,
 ) -> JoinedColumns:
-    """As `decode`, for who makes no object of each record. Without headers they are told of
-    none, and cost nothing."""
-    message = _open(batch, max_decompressed_bytes)
-    _check_columns(message, batch.header)
+    """As `decode`, for callers that make no object of each record. Headers that are left out cost
+    no object."""
+    opened = _open(batch, max_decompressed_bytes, with_headers=with_headers)
+    message = opened.message
+    columns = _check_columns(opened, batch.header)
     headers: dict[int, tuple[tuple[str, bytes], ...]] = {}
-    if with_headers:
-        _check_headers(message, batch.header.record_count)
-        for item in message.headers:
-            before = headers.get(item.record_index, ())
-            headers[item.record_index] = (*before, (item.key, item.value))
-    return JoinedColumns(
-        message.values,
-        message.value_lengths[:],
-        message.keys,
-        message.key_lengths[:],
-        message.timestamp_deltas_ms[:],
-        headers,
-    )
+    if with_headers and message.headers:
+        _check_header_indexes(message, batch.header.record_count)
+        headers = headers_by_record(message.headers)
+    return JoinedColumns(opened.values(), columns.values, opened.keys(), *columns[1:], headers)
+
+
+def headers_by_record(
+    headers: Iterable[record_batch_pb2.RecordHeader],
+) -> dict[int, tuple[tuple[str, bytes], ...]]:
+    """In steps that grow with the number of headers, and not with its square."""
+    found: dict[int, list[tuple[str, bytes]]] = {}
+    for item in headers:
+        found.setdefault(item.record_index, []).append((item.key, item.value))
+    return {index: tuple(of_record) for index, of_record in found.items()}
 
 
 def to_records(topic: str, partition: int, header: BatchHeader, columns: Columns) -> list[Record]:
@@ -209,16 +255,24 @@ def to_records(topic: str, partition: int, header: BatchHeader, columns: Columns
     )
 
 
-def check(batch: Batch, *, max_decompressed_bytes: int) -> None:
+def check(
+    batch: Batch,
+    *,
+    max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+    limits: RecordLimits = RECORD_LIMITS,
+) -> None:
     """Whether a leader may append what a producer sent.
 
-    Raises `TidelogError`: CORRUPT_BATCH where the CRC does not match, INVALID_BATCH where
-    the bytes are no RecordBatch or the header does not describe it."""
+    Each check comes before the work that it bounds: counts before the checksum, the layout of the
+    message before its entries are parsed. Raises `TidelogError`: CORRUPT_BATCH where the CRC does
+    not match, INVALID_BATCH where the bytes are no RecordBatch, the header does not describe it, or
+    it exceeds one of `limits`."""
     header = batch.header
     # A codec or count that does not fit the CRC's fields could not be summed.
     codec_of(header.codec)
     if header.record_count < 1:
         raise _invalid(f"record_count is {header.record_count}; a batch has at least 1 record")
+    check_record_count(header.record_count, limits.max_batch_records)
     computed = producer_crc32c(header, batch.records)
     if computed != header.crc32c:
         raise TidelogError(
@@ -226,54 +280,134 @@ def check(batch: Batch, *, max_decompressed_bytes: int) -> None:
             f"the header says CRC32C {header.crc32c:#010x}, the bytes have {computed:#010x}; "
             "send the batch again, or compute it as record_batch.proto says",
         )
-    message = _open(batch, max_decompressed_bytes)
-    _check_columns(message, header)
-    _check_headers(message, header.record_count)
+    opened = _open(batch, max_decompressed_bytes, max_headers=limits.max_batch_headers)
+    columns = _check_columns(opened, header)
+    check_key_size(max(columns.keys, default=0), limits)
+    if opened.message.headers:
+        _check_headers(opened.message, header.record_count, limits)
 
 
-def _open(batch: Batch, max_decompressed_bytes: int) -> record_batch_pb2.RecordBatch:
+def decompressed(batch: Batch, max_decompressed_bytes: int) -> bytes:
+    """The batch's RecordBatch message. Raises `TidelogError` (INVALID_BATCH)."""
     codec = codec_of(batch.header.codec)
-    plain = decompress(codec, batch.records, max_bytes=max_decompressed_bytes)
-    try:
-        return record_batch_pb2.RecordBatch.FromString(plain)
-    except DecodeError:
-        raise _invalid(
-            f"the {len(plain)} bytes (codec {codec.name.lower()}) are no RecordBatch message; "
-            "serialize one as record_batch.proto says and name the codec that was used"
-        ) from None
+    return decompress(codec, batch.records, max_bytes=max_decompressed_bytes)
 
 
-def _check_columns(message: record_batch_pb2.RecordBatch, header: BatchHeader) -> None:
-    count = header.record_count
-    # Slices become lists at once; the repeated fields themselves are slow to iterate.
-    _check_lengths("value", message.value_lengths[:], len(message.values), count)
+class _Opened(NamedTuple):
+    """A RecordBatch message. Keys and values of a large one are not in `message`: they lie in
+    `plain`, where `layout` says."""
+
+    plain: bytes
+    message: record_batch_pb2.RecordBatch
+    layout: batch_layout.Layout | None
+
+    def keys(self) -> bytes:
+        if self.layout is None:
+            return self.message.keys
+        return self.plain[self.layout.keys.start : self.layout.keys.end]
+
+    def values(self) -> bytes:
+        if self.layout is None:
+            return self.message.values
+        return self.plain[self.layout.values.start : self.layout.values.end]
+
+    def sizes(self) -> tuple[int, int]:
+        """Bytes of keys and of values."""
+        if self.layout is None:
+            return len(self.message.keys), len(self.message.values)
+        return self.layout.keys.size, self.layout.values.size
+
+
+def _open(
+    batch: Batch,
+    max_decompressed_bytes: int,
+    *,
+    with_headers: bool = True,
+    max_headers: int | None = None,
+) -> _Opened:
+    """What a small message costs to parse is bounded by its bytes. Of a large one the layout comes
+    first: it is parsed once it is known to hold no more entries than its header says."""
+    plain = decompressed(batch, max_decompressed_bytes)
+    if len(plain) <= _SMALL_BYTES:
+        message = batch_layout.parse(plain, len(plain))
+        if max_headers is not None and len(message.headers) > max_headers:
+            raise batch_layout.too_many_headers(max_headers)
+        return _Opened(plain, message, None)
+    layout = batch_layout.find_layout(plain, max_headers)
+    batch_layout.check_column_sizes(layout, batch.header.record_count)
+    message = batch_layout.parse_columns(plain, layout, with_headers=with_headers)
+    return _Opened(plain, message, layout)
+
+
+class _Lengths(NamedTuple):
+    """The columns of numbers, as lists."""
+
+    values: list[int]
+    keys: list[int]
+    timestamp_deltas_ms: list[int]
+
+
+def _check_columns(opened: _Opened, header: BatchHeader) -> _Lengths:
+    message, count = opened.message, header.record_count
+    key_bytes, value_bytes = opened.sizes()
+    # The counts first. Slices become lists at once; the repeated fields are slow to iterate.
+    _check_count("value_lengths", len(message.value_lengths), count)
+    values, keys = message.value_lengths[:], []
+    check_lengths("value", values, value_bytes)
     if message.key_lengths:
-        _check_lengths("key", message.key_lengths[:], len(message.keys), count)
-    elif message.keys:
+        _check_count("key_lengths", len(message.key_lengths), count)
+        keys = message.key_lengths[:]
+        check_lengths("key", keys, key_bytes)
+    elif key_bytes:
+        raise keys_without_lengths(key_bytes)
+    deltas = message.timestamp_deltas_ms[:]
+    _check_timestamps(deltas, header)
+    return _Lengths(values, keys, deltas)
+
+
+def _check_count(column: str, entries: int, count: int) -> None:
+    if entries != count:
         raise _invalid(
-            f"keys holds {len(message.keys)} bytes but key_lengths is empty; "
-            "give each key its length, or leave both empty when every key is null"
-        )
-    _check_timestamps(message.timestamp_deltas_ms[:], header)
-
-
-def _check_headers(message: record_batch_pb2.RecordBatch, count: int) -> None:
-    previous = 0
-    for item in message.headers:
-        if not previous <= item.record_index < count:
-            raise _invalid(
-                f"a header has record_index {item.record_index}; indexes ascend "
-                f"from 0 to {count - 1} (record_count - 1)"
-            )
-        previous = item.record_index
-
-
-def _check_lengths(column: str, lengths: list[int], data_bytes: int, count: int) -> None:
-    if len(lengths) != count:
-        raise _invalid(
-            f"{column}_lengths has {len(lengths)} entries but record_count is {count}; "
+            f"{column} has {entries} entries but record_count is {count}; "
             "there is one for each record"
         )
+
+
+def keys_without_lengths(key_bytes: int) -> TidelogError:
+    return _invalid(
+        f"keys holds {key_bytes} bytes but key_lengths is empty; "
+        "give each key its length, or leave both empty when every key is null"
+    )
+
+
+def _check_headers(message: record_batch_pb2.RecordBatch, count: int, limits: RecordLimits) -> None:
+    indexes = _check_header_indexes(message, count)
+    check_header_names((len(item.key.encode()) for item in message.headers), limits)
+    if len(indexes) > limits.max_headers_per_record:
+        check_header_count(max(Counter(indexes).values()), limits)
+
+
+def _check_header_indexes(message: record_batch_pb2.RecordBatch, count: int) -> list[int]:
+    """The record of each header. Raises INVALID_BATCH."""
+    indexes = [item.record_index for item in message.headers]
+    check_ascending(indexes, 0, count)
+    return indexes
+
+
+def check_ascending(indexes: Sequence[int], first: int, count: int) -> None:
+    """`first`: the least that the first may be. Raises INVALID_BATCH."""
+    previous = first
+    for index in indexes:
+        if not previous <= index < count:
+            raise _invalid(
+                f"a header has record_index {index}; indexes ascend "
+                f"from 0 to {count - 1} (record_count - 1)"
+            )
+        previous = index
+
+
+def check_lengths(column: str, lengths: list[int], data_bytes: int) -> None:
+    """Raises INVALID_BATCH unless they add up to the data."""
     shortest = min(lengths)
     if shortest < NULL_LENGTH:
         raise _invalid(f"{column}_lengths has {shortest}; a length is at least 0, or -1 for null")
@@ -326,22 +460,13 @@ def _measure(column: Sequence[bytes | None], name: str) -> tuple[list[bytes], li
         lengths = [NULL_LENGTH if item is None else len(item) for item in column]
         size = sum(map(len, contents))
     _only_bytes(contents, name)
-    return [_varint(size), *contents], lengths
+    return [encode_varint(size), *contents], lengths
 
 
 def _only_bytes(column: Sequence[object], name: str) -> None:
     if not _ONLY_BYTES.issuperset(map(type, column)):
         wrong = next(item for item in column if type(item) is not bytes)
         raise TypeError(f"a {name} is {type(wrong).__name__}; it must be bytes or None")
-
-
-def _varint(number: int) -> bytes:
-    encoded = bytearray()
-    while number > 0x7F:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
 
 
 def _cut(data: bytes, lengths: list[int]) -> list[bytes | None]:

@@ -9,6 +9,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.record_limits import (
+    DEFAULT_MAX_BATCH_RECORDS,
+    HIGHEST_MAX_BATCH_RECORDS,
+    LOWEST_MAX_BATCH_RECORDS,
+)
 
 # A replica's directory is named after topic, partition (6 digits), topic id (22) and, set
 # aside, a time (14): with their separators that must stay below 255, the most that file
@@ -35,6 +40,12 @@ class TopicConfig(BaseModel):
         ge=1024,
         le=16 << 20,
         description="Largest batch, in bytes as it travels (compressed).",
+    )
+    max_batch_records: int = Field(
+        default=DEFAULT_MAX_BATCH_RECORDS,
+        ge=LOWEST_MAX_BATCH_RECORDS,
+        le=HIGHEST_MAX_BATCH_RECORDS,
+        description="Most records of a batch; producers send at most 16,384 in one.",
     )
     segment_bytes: int = Field(
         default=256 << 20,

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from tidelog.batch_slices import decode_slices
 from tidelog.cli.output import size_text
 from tidelog.errors import TidelogError
 from tidelog.log_dump import dump_segment
 from tidelog.log_format import FRAME_HEADER_BYTES, FrameInfo
 from tidelog.model import Batch
 from tidelog.record_batch import Columns, decode
+from tidelog.record_limits import HIGHEST_MAX_BATCH_RECORDS
 from tidelog.wording import plural
 
 # Damaged places that are named one by one.
@@ -88,7 +90,12 @@ def walk_segment(segment: Path, tally: LogTally, *, with_records: bool) -> Itera
 
 def _open(segment: Path, info: FrameInfo, batch: Batch, tally: LogTally) -> Columns | None:
     try:
-        return decode(batch)
+        if batch.header.record_count <= HIGHEST_MAX_BATCH_RECORDS:
+            return decode(batch)
+        # Written before batches were limited: it is checked, but its records are not listed.
+        for _ in decode_slices(batch):
+            pass
+        return None
     except TidelogError as error:
         tally.blame(segment, info.position, info.size, str(error))
         return None

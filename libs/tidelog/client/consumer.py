@@ -23,8 +23,8 @@ from tidelog.client.clock import Clock, SystemClock
 from tidelog.client.cluster_metadata import ClusterMetadata
 from tidelog.client.connections import Connections, GrpcConnections
 from tidelog.client.fetch_codec import FoundOffset
-from tidelog.client.fetch_state import FetchState, OnOutOfRange
-from tidelog.client.fetched_batch import FetchedBatch
+from tidelog.client.fetch_state import FetchState, OnOutOfRange, to_open
+from tidelog.client.fetched_batch import FetchedBatch, OpenedBatch
 from tidelog.client.fetcher import Fetcher
 from tidelog.client.metadata_cache import KnownTopic
 from tidelog.client.offset_finder import OffsetFinder
@@ -267,6 +267,8 @@ class Consumer:
         self._fetcher.trace_context = captured()
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         while not (records := self._take(max_records)):
+            if await self._opened_costly():
+                continue
             if not await self._wait_until(deadline_ms):
                 return []
         return records
@@ -299,6 +301,8 @@ class Consumer:
             records = self._take(1)
             if records:
                 return records[0]
+            if await self._opened_costly():
+                continue
             self._fetcher.trace_context = captured()
             await self._fetcher.arrived.wait()
 
@@ -318,6 +322,17 @@ class Consumer:
         if records:
             self._fetcher.wake()
         return records
+
+    async def _opened_costly(self) -> bool:
+        """Opens off the loop the batch at which taking ended; whether there was one. A batch that
+        cannot be opened raises `TidelogError` (INVALID_BATCH)."""
+        costly = self._state.costly
+        if costly is None or not costly.buffered:
+            return False
+        generation = costly.generation
+        opened = await asyncio.to_thread(OpenedBatch, to_open(costly))
+        self._state.opened(costly, generation, opened)
+        return True
 
     async def _wait_until(self, deadline_ms: int) -> bool:
         """False once the time is up."""

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tidelog.batch import is_fence, is_intact
-from tidelog.client.fetched_batch import FetchedBatch
+from tidelog.batch_slices import is_costly_to_open
+from tidelog.client.fetched_batch import FetchedBatch, OpenedBatch
 from tidelog.client.log_continuity import Continuity, Found, LogTruncatedError
 from tidelog.client.retry import Backoff, Leader, Route
 from tidelog.errors import STALE_METADATA, ErrorCode, TidelogError
@@ -63,8 +64,8 @@ class Assigned:
     generation: int = 0
     buffered: deque[Batch] = field(default_factory=deque)
     buffered_bytes: int = 0
-    # The first of `buffered` as records, once somebody has asked for records.
-    opened: tuple[Batch, list[Record]] | None = None
+    # The first of `buffered`, once records of it have been asked for.
+    opened: OpenedBatch | None = None
     in_flight: bool = False
     finding: bool = False
     topic_id: str = ""
@@ -149,6 +150,8 @@ class FetchState:
         self._assigned: dict[TopicPartition, Assigned] = {}
         self._fetches: dict[int, int] = {}
         self._truncations: list[LogTruncatedError] = []
+        # Whose first batch is to be opened off the event loop before more records are taken.
+        self.costly: Assigned | None = None
 
     def assign(self, partitions: Iterable[TopicPartition], start: OffsetPosition) -> None:
         """Keeps those that stay as they are, and starts the new ones at `start`."""
@@ -425,14 +428,28 @@ class FetchState:
         return taken
 
     def take_records(self, max_records: int) -> list[Record]:
-        """Raises a partition's error once all that was read before it is handed out."""
+        """Raises a partition's error once all that was read before it is handed out. Where it ends
+        at a batch that takes long to open, `costly` says whose: the caller gives it to `opened`,
+        and takes again."""
         taken: list[Record] = []
-        for assigned in list(self._assigned.values()):
+        self.costly = None
+        # What is open goes first, so that of all partitions together one batch is open at most.
+        for assigned in sorted(self._assigned.values(), key=_is_closed):
             while assigned.buffered and len(taken) < max_records:
+                if assigned.opened is None and is_costly_to_open(assigned.buffered[0]):
+                    self.costly = assigned
+                    return taken
                 taken += _take_records(assigned, max_records - len(taken))
         if not taken:
             self._raise_error()
         return taken
+
+    def opened(self, assigned: Assigned, generation: int, opened: OpenedBatch) -> None:
+        """Unless something else is first by now."""
+        if assigned.generation == generation and (
+            assigned.buffered and assigned.buffered[0] is opened.batch
+        ):
+            assigned.opened = opened
 
     @property
     def has_error(self) -> bool:
@@ -468,17 +485,27 @@ def _take(assigned: Assigned) -> FetchedBatch:
     return FetchedBatch(assigned.partition, batch, skip)
 
 
+def to_open(assigned: Assigned) -> FetchedBatch:
+    """The first batch that it has buffered."""
+    assert assigned.position is not None, "what is buffered has a position"
+    batch = assigned.buffered[0]
+    skip = max(assigned.position - batch.header.base_offset, 0)
+    return FetchedBatch(assigned.partition, batch, skip)
+
+
+def _is_closed(assigned: Assigned) -> bool:
+    return assigned.opened is None
+
+
 def _take_records(assigned: Assigned, max_records: int) -> list[Record]:
     batch = assigned.buffered[0]
     if is_fence(batch.header):
         _take(assigned)
         return []
     if assigned.opened is None:
-        assigned.opened = (batch, FetchedBatch(assigned.partition, batch, 0).records())
-    assert assigned.position is not None, "what is buffered has a position"
-    first = max(assigned.position - batch.header.base_offset, 0)
-    records = assigned.opened[1][first : first + max_records]
-    if records[-1].offset + 1 == batch.header.next_offset:
+        assigned.opened = OpenedBatch(to_open(assigned))
+    records = assigned.opened.take(max_records)
+    if not records or records[-1].offset + 1 == batch.header.next_offset:
         _take(assigned)
     else:
         assigned.position = records[-1].offset + 1

@@ -1,11 +1,14 @@
-"""A batch as a consumer gets it: opened only when somebody looks inside."""
+"""A batch as a consumer gets it: opened only when its records are asked for."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
+from tidelog.batch_slices import SLICE_RECORDS, BatchSlice, decode_slices
 from tidelog.model import Batch, BatchHeader, Record, TopicPartition
-from tidelog.record_batch import Columns, decode, to_records
+from tidelog.record_batch import Columns, decode, to_columns, to_records
+from tidelog.record_limits import HIGHEST_MAX_BATCH_RECORDS, invalid_batch
 
 
 class FetchedBatch(NamedTuple):
@@ -33,7 +36,9 @@ class FetchedBatch(NamedTuple):
         return self.batch.header.record_count - self.skip
 
     def columns(self) -> Columns:
-        """Keys, values and timestamps as lists. Raises `TidelogError` (INVALID_BATCH)."""
+        """Keys, values and timestamps as lists. Raises `TidelogError` (INVALID_BATCH), also for a
+        batch of more than 1,000,000 records, which only `record_slices` opens."""
+        self._check_count()
         columns = decode(self.batch)
         if not self.skip:
             return columns
@@ -45,6 +50,52 @@ class FetchedBatch(NamedTuple):
         )
 
     def records(self) -> list[Record]:
-        """Raises `TidelogError` (INVALID_BATCH)."""
+        """Raises as `columns` does."""
+        self._check_count()
         topic, partition = self.partition
         return to_records(topic, partition, self.header, decode(self.batch))[self.skip :]
+
+    def record_slices(self, max_records: int = SLICE_RECORDS) -> Iterator[list[Record]]:
+        """The same records, at most so many at a time: beside the decompressed batch no more is
+        held. Raises `TidelogError` (INVALID_BATCH), perhaps after some slices."""
+        for piece in decode_slices(self.batch, max_records=max_records):
+            records = self._records(piece)
+            if records:
+                yield records
+
+    def _records(self, piece: BatchSlice) -> list[Record]:
+        header = self.header
+        count = len(piece.joined.value_lengths)
+        if piece.first + count <= self.skip:
+            return []
+        of_slice = header._replace(base_offset=header.base_offset + piece.first, record_count=count)
+        columns = to_columns(piece.joined, header.base_timestamp_ms)
+        topic, partition = self.partition
+        return to_records(topic, partition, of_slice, columns)[max(self.skip - piece.first, 0) :]
+
+    def _check_count(self) -> None:
+        if self.header.record_count > HIGHEST_MAX_BATCH_RECORDS:
+            raise invalid_batch(
+                f"the batch at offset {self.header.base_offset} of {self.partition} has "
+                f"{self.header.record_count} records, more than {HIGHEST_MAX_BATCH_RECORDS} can be "
+                "opened at once; open it with record_slices"
+            )
+
+
+class OpenedBatch:
+    """The records of a batch from `skip` on, of which a slice is held at a time. What it costs to
+    make is decompression and the first slice."""
+
+    def __init__(self, fetched: FetchedBatch) -> None:
+        self.batch = fetched.batch
+        self._slices = fetched.record_slices()
+        self._ready: list[Record] = next(self._slices, [])
+        self._taken = 0
+
+    def take(self, max_records: int) -> list[Record]:
+        """The next ones; none: all are taken. Raises `TidelogError` (INVALID_BATCH)."""
+        if self._taken >= len(self._ready):
+            self._ready, self._taken = next(self._slices, []), 0
+        records = self._ready[self._taken : self._taken + max_records]
+        self._taken += len(records)
+        return records

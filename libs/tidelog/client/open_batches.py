@@ -10,10 +10,12 @@ from itertools import islice
 from tidelog.client.delivery import Delivery
 from tidelog.model import Codec, TopicPartition
 from tidelog.record_batch import EncodedRecords, Headers, encode_records
+from tidelog.record_limits import LOWEST_MAX_BATCH_RECORDS, RECORD_LIMITS
 from tidelog.rpc.trace_context import Metadata, captured
 
-# Bounds a batch of records that are empty or nearly so.
-MAX_BATCH_RECORDS = 16_384
+# Bound a batch of records, or of headers, that are empty or nearly so.
+MAX_BATCH_RECORDS = LOWEST_MAX_BATCH_RECORDS
+MAX_BATCH_HEADERS = RECORD_LIMITS.max_batch_headers
 # So long a request without an answer holds back what is not full, and so much longer than it
 # lingers a batch gathers, whatever it waits for.
 MAX_GATHERING_MS = 100
@@ -41,6 +43,7 @@ class OpenBatch:
     headers: dict[int, Headers] = field(default_factory=dict)
     waiters: list[asyncio.Future[Delivery]] = field(default_factory=list)
     size_bytes: int = 0
+    header_count: int = 0
     # Of the user's span in which its first record was sent.
     trace_context: Metadata | None = None
 
@@ -63,10 +66,14 @@ class OpenBatches:
         self._linger_ms = linger_ms
         self._open: dict[TopicPartition, OpenBatch] = {}
 
-    def would_fill(self, partition: TopicPartition, size_bytes: int) -> bool:
-        """Whether the partition's open batch has no room for a record of this size."""
+    def would_fill(self, partition: TopicPartition, size_bytes: int, headers: int) -> bool:
+        """Whether the partition's open batch has no room for a record of this size, with so many
+        headers."""
         batch = self._open.get(partition)
-        return batch is not None and batch.size_bytes + size_bytes > self._batch_bytes
+        return batch is not None and (
+            batch.size_bytes + size_bytes > self._batch_bytes
+            or batch.header_count + headers > MAX_BATCH_HEADERS
+        )
 
     def add(
         self,
@@ -86,6 +93,7 @@ class OpenBatches:
             batch = self._open[partition] = OpenBatch(partition, now_ms, trace_context=captured())
         if headers:
             batch.headers[len(batch.values)] = headers
+            batch.header_count += len(headers)
         batch.keys.append(key)
         batch.values.append(value)
         batch.timestamps_ms.append(timestamp_ms)

@@ -50,6 +50,7 @@ from tidelog.client.unclean_elections import UncleanElection
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_LEADER, Acks, Codec, TopicPartition
 from tidelog.record_batch import EncodedRecords, Headers, encode_records
+from tidelog.record_limits import check_key_size
 from tidelog.rpc.trace_context import Metadata, captured
 
 _log = logging.getLogger(__name__)
@@ -221,6 +222,8 @@ class Producer:
         """Waits for room in the buffer alone. Raises at once what cannot be sent: unknown
         topic or partition, a record larger than `max_request_bytes`, types."""
         check_bytes("value, key", (value, key))
+        if key is not None:
+            check_key_size(len(key))
         headers = checked_headers(headers)
         if timestamp_ms is None:
             timestamp_ms = self._clock.wall_ms()
@@ -238,10 +241,10 @@ class Producer:
                     self._check_not_closed()
             now_ms = self._clock.monotonic_ms()
             to = TopicPartition(topic, self._choose(topic, known, key, partition, now_ms))
-            if self._open.would_fill(to, size):
+            if self._open.would_fill(to, size, len(headers)):
                 self._seal_open(to)
                 to = TopicPartition(topic, self._choose(topic, known, key, partition, now_ms))
-                if self._open.would_fill(to, size):
+                if self._open.would_fill(to, size, len(headers)):
                     self._seal_open(to)
             full = self._open.add(
                 to,

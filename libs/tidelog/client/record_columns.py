@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from tidelog.client.open_batches import MAX_BATCH_RECORDS
 from tidelog.record_batch import Headers
+from tidelog.record_limits import check_header_count, check_header_names, check_key_size
 
 _MAX_TIMESTAMP_MS = (1 << 62) - 1
 _BYTES_OR_NONE = frozenset({bytes, type(None)})
@@ -24,11 +25,13 @@ class RecordColumns(NamedTuple):
     timestamps_ms: Sequence[int] | int
 
     def check(self) -> None:
-        """Raises TypeError and ValueError for what cannot be sent."""
+        """Raises TypeError and ValueError for what cannot be sent, `TidelogError` (INVALID_BATCH)
+        for a key beyond its limit."""
         check_bytes("values", self.values)
         if self.keys is not None:
             check_bytes("keys", self.keys)
             _check_same_length("keys", self.keys, self.values)
+            check_key_size(max(_lengths(self.keys), default=0))
         if isinstance(self.timestamps_ms, int):
             check_timestamps((self.timestamps_ms,))
         else:
@@ -67,7 +70,9 @@ def check_timestamps(timestamps_ms: Sequence[int]) -> None:
 
 
 def checked_headers(headers: Headers) -> Headers:
-    """Raises TypeError for headers that are not pairs of str and bytes."""
+    """Raises TypeError for headers that are not pairs of str and bytes, `TidelogError`
+    (INVALID_BATCH) for more or longer ones than a record may have."""
+    check_header_count(len(headers))
     for header in headers:
         if not (
             isinstance(header, tuple)
@@ -76,8 +81,8 @@ def checked_headers(headers: Headers) -> Headers:
             and isinstance(header[1], bytes)
         ):
             raise TypeError(f"header {header!r} is not a pair of str and bytes")
-        # A name that UTF-8 cannot hold is refused here, and not when its batch is sealed.
-        header[0].encode()
+    # A name that UTF-8 cannot hold is refused here, and not when its batch is sealed.
+    check_header_names([len(header[0].encode()) for header in headers])
     return headers
 
 

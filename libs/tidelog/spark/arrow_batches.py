@@ -1,20 +1,21 @@
 """Arrow batches out of fetched ones, column by column: no object is made of a record. No I/O.
 
-Bound: what gathers is given out once it has BATCH_BYTES or BATCH_RECORDS; the last fetched
-batch may take it beyond.
+Bound: what gathers is given out once it has BATCH_BYTES or BATCH_RECORDS; the last slice
+of a fetched batch may take it beyond.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from tidelog.batch_slices import decode_slices
 from tidelog.client.fetched_batch import FetchedBatch
 from tidelog.model import TopicPartition
-from tidelog.record_batch import JoinedColumns, decode_joined
+from tidelog.record_batch import JoinedColumns
 
 # Many, since Spark's own cost is for each batch; few enough that a task's memory stays small.
 BATCH_BYTES = 4 << 20
@@ -26,9 +27,11 @@ MAX_TIMESTAMP_MS = (2**63 - 1) // 1000
 
 
 class _Piece(NamedTuple):
-    """Records `low` to `high` (exclusive) of a fetched batch."""
+    """Records `low` to `high` (exclusive) of a slice of a fetched batch, which begins with the
+    batch's record `first`."""
 
     fetched: FetchedBatch
+    first: int
     joined: JoinedColumns
     low: int
     high: int
@@ -50,16 +53,24 @@ class ArrowBatches:
     def is_full(self) -> bool:
         return self._records >= BATCH_RECORDS or self._bytes >= BATCH_BYTES
 
-    def add(self, fetched: FetchedBatch, end_offset: int) -> None:
-        """Its records before `end_offset`. Raises `TidelogError` (INVALID_BATCH)."""
+    def add(self, fetched: FetchedBatch, end_offset: int) -> Iterator[None]:
+        """Its records before `end_offset`, slice by slice: after each the caller looks whether it
+        `is_full`. Raises `TidelogError` (INVALID_BATCH)."""
         low = fetched.skip
         high = min(fetched.header.record_count, end_offset - fetched.header.base_offset)
         if high <= low:
             return
-        joined = decode_joined(fetched.batch, with_headers=self._with_headers)
-        self._pieces.append(_Piece(fetched, joined, low, high))
-        self._records += high - low
-        self._bytes += len(joined.values) + len(joined.keys) + _header_bytes(joined)
+        for first, joined in decode_slices(fetched.batch, with_headers=self._with_headers):
+            count = len(joined.value_lengths)
+            if first >= high:
+                return
+            if first + count <= low:
+                continue
+            piece = _Piece(fetched, first, joined, max(low - first, 0), min(high - first, count))
+            self._pieces.append(piece)
+            self._records += piece.high - piece.low
+            self._bytes += len(joined.values) + len(joined.keys) + _header_bytes(joined)
+            yield
 
     def take(self) -> pa.RecordBatch | None:
         """All that has gathered; None: nothing has."""
@@ -136,7 +147,7 @@ def _repeated(content: bytes, count: int, kind: pa.DataType) -> pa.Array:
 
 
 def _offsets(piece: _Piece) -> Any:
-    base = piece.fetched.header.base_offset
+    base = piece.fetched.header.base_offset + piece.first
     return np.arange(base + piece.low, base + piece.high, dtype=np.int64)
 
 

@@ -61,9 +61,9 @@ class RangeReader:
         while position < self._end:
             for fetched in self._poll(position):
                 self._check_end(fetched)
-                self._arrow.add(fetched, self._end)
-                if self._arrow.is_full:
-                    yield from self._taken()
+                for _ in self._arrow.add(fetched, self._end):
+                    if self._arrow.is_full:
+                        yield from self._taken()
             reached = self._reached()
             now_ms = self._clock.monotonic_ms()
             if reached > position:

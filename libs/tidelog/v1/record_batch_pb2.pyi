@@ -114,7 +114,7 @@ class BatchHeader(_message.Message):
     codec: Global___Codec.ValueType
     """How `records` is compressed."""
     record_count: _builtins.int
-    """At least 1. The records have the offsets base_offset … base_offset + count - 1."""
+    """At least 1, and at most the topic's max_batch_records. The records have the offsets base_offset … base_offset + count - 1."""
     base_timestamp_ms: _builtins.int
     """Timestamp of the first record, in milliseconds since 1970 (UTC); at least 0."""
     max_timestamp_ms: _builtins.int
@@ -156,7 +156,11 @@ Global___BatchHeader: _TypeAlias = BatchHeader  # noqa: Y015
 
 @_typing.final
 class RecordBatch(_message.Message):
-    """The records of a batch, column by column, which any language writes in ten lines:
+    """Limits beside bytes (INVALID_BATCH): a key has at most 64 KiB, a record at most 1,000 headers, a
+    batch 100,000, and the name of a header 1,024 bytes in UTF-8. Repeated fields are packed, as
+    proto3 does by default. Batches from before these limits may be in a log.
+
+    The records of a batch, column by column, which any language writes in ten lines:
 
       batch = RecordBatch()
       batch.keys = b"".join(key or b"" for key in keys)

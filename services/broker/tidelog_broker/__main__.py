@@ -131,8 +131,8 @@ async def run_in_thread(work: Callable[[], None]) -> None:
     await asyncio.to_thread(work)
 
 
-def timestamps_of(batch: Batch) -> list[int]:
-    return record_batch.decode(batch).timestamps_ms
+def timestamps_of(batch: Batch) -> Sequence[int]:
+    return record_batch.decode_timestamps(batch)
 
 
 class Parts(NamedTuple):

@@ -50,10 +50,11 @@ from tidelog_broker.replication.move_throttle import MoveThrottle
 from tidelog_broker.replication.replica_fetcher import FetchLimits
 from tidelog_broker.replication.transport import Controllers, Peers
 from tidelog_broker.replication.unreachable_leaders import LeaderReports, reported_after_ms
+from tidelog_broker.requests.batch_checks import BatchChecks, CheckBatch
 from tidelog_broker.requests.consumer_fetch import ConsumerFetch
 from tidelog_broker.requests.describe_producers import DescribeProducers
 from tidelog_broker.requests.list_offsets import ListOffsets, TimestampsOf
-from tidelog_broker.requests.produce import CheckBatch, Produce
+from tidelog_broker.requests.produce import Produce
 from tidelog_broker.requests.producer_ids import ProducerIds
 from tidelog_broker.requests.producer_names import ProducerNames
 from tidelog_broker.requests.purgatory import Purgatory
@@ -161,12 +162,14 @@ class Broker:
             state_changes,
         )
         self._cold_reads = ColdReads(disk, run_blocking)
-        self.produce = Produce(self.manager, self._purgatory, clock, check_batch)
+        self.produce = Produce(
+            self.manager, self._purgatory, clock, BatchChecks(check_batch, run_blocking)
+        )
         self.consumer_fetch = ConsumerFetch(self.manager, self._purgatory, clock, self._cold_reads)
         self.replica_fetch = ReplicaFetch(
             self.manager, self._purgatory, clock, self._move_throttle, self._cold_reads
         )
-        self.list_offsets = ListOffsets(self.manager, timestamps_of, self._cold_reads)
+        self.list_offsets = ListOffsets(self.manager, timestamps_of, self._cold_reads, run_blocking)
         self.producer_ids = ProducerIds(self.store, self._keys)
         self._producer_names = ProducerNames(
             self.store,

@@ -42,6 +42,11 @@ def fetched(records: list[Record], base_offset: int, codec: Codec, skip: int = 0
     return FetchedBatch(SEA, stamped, skip)
 
 
+def fill(arrow: ArrowBatches, batch: FetchedBatch, end: int) -> None:
+    for _ in arrow.add(batch, end):
+        pass
+
+
 def rows_of(batch: pa.RecordBatch | None) -> list[dict[str, object]]:
     return [] if batch is None else batch.to_pylist()
 
@@ -61,7 +66,7 @@ def test_every_record_is_there_as_it_was_written(
     offset = 0
     expected = []
     for records in batches:
-        arrow.add(fetched(records, offset, codec, skip if not offset else 0), end)
+        fill(arrow, fetched(records, offset, codec, skip if not offset else 0), end)
         for key, value, time_ms, headers in records:
             if skip <= offset < end:
                 expected.append(
@@ -90,7 +95,7 @@ def test_a_time_that_spark_does_not_know_is_null() -> None:
     times_ms = [5, last_ms, last_ms + 1, 2**62 - 1]
     arrow = ArrowBatches(SCHEMA, SEA)
     for offset, time_ms in enumerate(times_ms):
-        arrow.add(fetched([(None, b"x", time_ms, [])], offset, Codec.NONE), FAR_END)
+        fill(arrow, fetched([(None, b"x", time_ms, [])], offset, Codec.NONE), FAR_END)
     told = arrow.take()
     assert told is not None
     micros = told.column("timestamp").cast(pa.int64()).to_pylist()
@@ -100,16 +105,16 @@ def test_a_time_that_spark_does_not_know_is_null() -> None:
 def test_only_the_columns_that_are_wanted_are_made() -> None:
     schema = to_arrow_schema(schema_of(chosen_columns(["offset", "value"])), timezone="UTC")
     arrow = ArrowBatches(schema, SEA)
-    arrow.add(fetched([(None, b"x", 1, [])], 9, Codec.NONE), FAR_END)
+    fill(arrow, fetched([(None, b"x", 1, [])], 9, Codec.NONE), FAR_END)
     assert rows_of(arrow.take()) == [{"offset": 9, "value": b"x"}]
 
 
 def test_what_gathers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrow_batches, "BATCH_BYTES", 10)
     arrow = ArrowBatches(SCHEMA, SEA)
-    arrow.add(fetched([(b"key", b"value", 1, [])], 0, Codec.NONE), FAR_END)
+    fill(arrow, fetched([(b"key", b"value", 1, [])], 0, Codec.NONE), FAR_END)
     assert not arrow.is_full
-    arrow.add(fetched([(b"key", b"value", 1, [])], 1, Codec.NONE), FAR_END)
+    fill(arrow, fetched([(b"key", b"value", 1, [])], 1, Codec.NONE), FAR_END)
     assert arrow.is_full
     arrow.take()
     assert not arrow.is_full
@@ -119,9 +124,9 @@ def test_what_gathers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_headers_count_as_the_objects_that_they_are_until_then() -> None:
     bare, rich = ArrowBatches(SCHEMA, SEA), ArrowBatches(SCHEMA, SEA)
     enough = BATCH_BYTES // HEADER_OBJECTS_BYTES
-    bare.add(fetched([(None, None, 1, [])] * enough, 0, Codec.NONE), FAR_END)
+    fill(bare, fetched([(None, None, 1, [])] * enough, 0, Codec.NONE), FAR_END)
     assert not bare.is_full
-    rich.add(fetched([(None, None, 1, [("k", b"")])] * enough, 0, Codec.NONE), FAR_END)
+    fill(rich, fetched([(None, None, 1, [("k", b"")])] * enough, 0, Codec.NONE), FAR_END)
     assert rich.is_full
 
 
@@ -132,7 +137,7 @@ def test_headers_that_nobody_wants_cost_nothing() -> None:
     for columns in (SCHEMA, schema):
         arrow = ArrowBatches(columns, SEA)
         tracemalloc.start()
-        arrow.add(batch, FAR_END)
+        fill(arrow, batch, FAR_END)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     with_them, without = peaks

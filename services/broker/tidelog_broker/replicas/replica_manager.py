@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_EPOCH, NO_LEADER, TopicPartition
@@ -69,6 +69,13 @@ class Followers(Protocol):
         """Each of these may have a new leader, or none to follow any more."""
 
     def forget(self, partition: Partition) -> None: ...
+
+
+class BatchLimits(NamedTuple):
+    """Of a topic: bytes as they travel, and records, of one batch."""
+
+    max_bytes: int
+    max_records: int
 
 
 class ReplicaManager:
@@ -430,8 +437,9 @@ class ReplicaManager:
             self._cache.leader_hint(name, partition.topic_id if partition is not None else ""),
         )
 
-    def max_batch_bytes(self, partition: Partition) -> int:
-        return self._configs.of(partition.name).max_batch_bytes
+    def batch_limits(self, partition: Partition) -> BatchLimits:
+        config = self._configs.of(partition.name)
+        return BatchLimits(config.max_batch_bytes, config.max_batch_records)
 
     def fence_former_holder(self, producer_id: int, producer_epoch: int) -> None:
         """Raises FENCED_PRODUCER_EPOCH if the store is known to have given a newer epoch to

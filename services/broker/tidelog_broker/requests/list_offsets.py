@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
+from tidelog.batch_slices import is_costly_to_open
 from tidelog.model import NO_OFFSET, Batch, OffsetPosition, TopicPartition
+from tidelog_broker.background import RunBlocking
 from tidelog_broker.log.errors import LogError
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.replica_log import ColdDataError
@@ -14,6 +17,9 @@ from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.storage.cold_reads import ColdReads
 
 NO_TIMESTAMP = -1
+
+# Batches that take long are opened in threads, so many side by side.
+OPENED_AT_ONCE = 4
 
 # Timestamps of a batch's records, in order.
 TimestampsOf = Callable[[Batch], Sequence[int]]
@@ -37,11 +43,17 @@ class FoundOffset(NamedTuple):
 
 class ListOffsets:
     def __init__(
-        self, manager: ReplicaManager, timestamps_of: TimestampsOf, cold_reads: ColdReads
+        self,
+        manager: ReplicaManager,
+        timestamps_of: TimestampsOf,
+        cold_reads: ColdReads,
+        run_blocking: RunBlocking,
     ) -> None:
         self._manager = manager
         self._timestamps_of = timestamps_of
         self._cold_reads = cold_reads
+        self._run_blocking = run_blocking
+        self._room = asyncio.Semaphore(OPENED_AT_ONCE)
 
     async def __call__(self, entry: ListOffsetsEntry) -> FoundOffset:
         """Raises `TidelogError`."""
@@ -64,12 +76,28 @@ class ListOffsets:
 
     async def _by_time(self, partition: Partition, entry: ListOffsetsEntry) -> FoundOffset:
         batch = await self._first_batch(partition, entry)
+        found: list[tuple[int, int]] = []
         if batch is not None:
-            for position, timestamp_ms in enumerate(self._timestamps_of(batch)):
-                if timestamp_ms >= entry.timestamp_ms:
-                    offset = batch.header.base_offset + position
-                    return FoundOffset(offset, timestamp_ms, partition.leader_epoch)
+
+            def search(batch: Batch = batch) -> None:
+                found.extend(islice(self._since(batch, entry.timestamp_ms), 1))
+
+            if is_costly_to_open(batch):
+                async with self._room:
+                    await self._run_blocking(search)
+            else:
+                search()
+        for position, timestamp_ms in found:
+            assert batch is not None
+            offset = batch.header.base_offset + position
+            return FoundOffset(offset, timestamp_ms, partition.leader_epoch)
         return FoundOffset(NO_OFFSET, NO_TIMESTAMP, partition.leader_epoch)
+
+    def _since(self, batch: Batch, timestamp_ms: int) -> Iterator[tuple[int, int]]:
+        """Positions and timestamps of the batch's records at or after that time."""
+        for position, of_record in enumerate(self._timestamps_of(batch)):
+            if of_record >= timestamp_ms:
+                yield position, of_record
 
     async def _first_batch(self, partition: Partition, entry: ListOffsetsEntry) -> Batch | None:
         """Waits for the disk off the loop."""

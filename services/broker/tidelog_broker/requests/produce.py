@@ -5,7 +5,8 @@ own disk, with acks=all the high watermark does for every replica's."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import structlog
@@ -16,14 +17,15 @@ from tidelog_broker.log.errors import LogError, LogFailedError
 from tidelog_broker.partition.exchange import Appended
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replicas.replica_manager import ReplicaManager
+from tidelog_broker.requests.batch_checks import BatchChecks
 from tidelog_broker.requests.commit_wait import CommitWait, require_timeout, settled
 from tidelog_broker.requests.purgatory import Purgatory
 from tidelog_runtime.clock import Clock
 
 _log = structlog.get_logger()
 
-# Raises TidelogError for a batch that is corrupt or not what its header says.
-CheckBatch = Callable[[Batch], None]
+# Between the appends of a request that names many partitions the loop gets its turn.
+APPENDS_PER_TURN = 16
 
 
 class ProduceEntry(NamedTuple):
@@ -42,12 +44,12 @@ class ProduceOutcome(NamedTuple):
 
 class Produce:
     def __init__(
-        self, manager: ReplicaManager, purgatory: Purgatory, clock: Clock, check: CheckBatch
+        self, manager: ReplicaManager, purgatory: Purgatory, clock: Clock, checks: BatchChecks
     ) -> None:
         self._manager = manager
         self._purgatory = purgatory
         self._clock = clock
-        self._check = check
+        self._checks = checks
 
     async def __call__(
         self, entries: Sequence[ProduceEntry], acks: Acks, timeout_ms: int
@@ -56,7 +58,33 @@ class Produce:
         _require_valid(entries, timeout_ms)
         outcomes: list[ProduceOutcome] = []
         waits: dict[int, CommitWait] = {}
+        errors = {e.name: error for e in entries if (error := self._not_admitted(e)) is not None}
+        admitted = {entry.name: entry.batches for entry in entries if entry.name not in errors}
+        async with self._checks.checked(admitted) as bad:
+            errors.update(bad)
+            await self._append_all(entries, acks, errors, outcomes, waits)
+        if waits:
+            late = await settled(self._purgatory, waits, acks, timeout_ms)
+            for position, error in late.items():
+                outcomes[position] = ProduceOutcome(None, error, -1)
+        return [_told(entry, outcome) for entry, outcome in zip(entries, outcomes, strict=True)]
+
+    async def _append_all(
+        self,
+        entries: Sequence[ProduceEntry],
+        acks: Acks,
+        errors: Mapping[TopicPartition, TidelogError],
+        outcomes: list[ProduceOutcome],
+        waits: dict[int, CommitWait],
+    ) -> None:
+        """Fills `outcomes`, in the order of the entries, and `waits`."""
         for position, entry in enumerate(entries):
+            if position % APPENDS_PER_TURN == APPENDS_PER_TURN - 1:
+                await asyncio.sleep(0)
+            bad = errors.get(entry.name)
+            if bad is not None:
+                outcomes.append(ProduceOutcome(None, bad, -1))
+                continue
             outcome, partition = self._append(entry, acks)
             outcomes.append(outcome)
             if partition is None or outcome.appended is None:
@@ -66,25 +94,34 @@ class Produce:
                 waits[position] = CommitWait(entry.name, self._purgatory.committed(partition, end))
             elif acks is Acks.LEADER and partition.synced:
                 waits[position] = CommitWait(entry.name, self._purgatory.synced(partition, end))
-        if waits:
-            errors = await settled(self._purgatory, waits, acks, timeout_ms)
-            for position, error in errors.items():
-                outcomes[position] = ProduceOutcome(None, error, -1)
-        return [_told(entry, outcome) for entry, outcome in zip(entries, outcomes, strict=True)]
+
+    def _not_admitted(self, entry: ProduceEntry) -> TidelogError | None:
+        """Why its batches are not worth a check."""
+        try:
+            partition = self._manager.partition(entry.name, entry.topic_id)
+        except TidelogError as error:
+            return error
+        limits = self._manager.batch_limits(partition)
+        for batch in entry.batches:
+            if len(batch.records) > limits.max_bytes:
+                return TidelogError(
+                    ErrorCode.BATCH_TOO_LARGE,
+                    f"a batch for {entry.name} has {len(batch.records)} bytes; the topic "
+                    f"takes at most {limits.max_bytes} (max_batch_bytes)",
+                )
+            if batch.header.record_count > limits.max_records:
+                return TidelogError(
+                    ErrorCode.INVALID_BATCH,
+                    f"a batch for {entry.name} has {batch.header.record_count} records; the topic "
+                    f"takes at most {limits.max_records} (max_batch_records)",
+                )
+        return None
 
     def _append(self, entry: ProduceEntry, acks: Acks) -> tuple[ProduceOutcome, Partition | None]:
         partition = None
         try:
             partition = self._manager.partition(entry.name, entry.topic_id)
-            limit = self._manager.max_batch_bytes(partition)
             for batch in entry.batches:
-                if len(batch.records) > limit:
-                    raise TidelogError(
-                        ErrorCode.BATCH_TOO_LARGE,
-                        f"a batch for {entry.name} has {len(batch.records)} bytes; the topic "
-                        f"takes at most {limit} (max_batch_bytes)",
-                    )
-                self._check(batch)
                 self._manager.fence_former_holder(
                     batch.header.producer_id, batch.header.producer_epoch
                 )

@@ -16,6 +16,7 @@ from tidelog.rpc.wire import batch_from_wire, batch_to_wire
 from tidelog.v1 import broker_pb2 as pb
 from tidelog.v1 import errors_pb2
 from tidelog_broker.edge.broker_service import BrokerService
+from tidelog_broker.requests.batch_checks import BatchChecks
 from tidelog_broker.requests.consumer_fetch import ConsumerFetch
 from tidelog_broker.requests.describe_producers import DescribeProducers
 from tidelog_broker.requests.list_offsets import ListOffsets
@@ -35,6 +36,7 @@ from unit.broker.broker_parts import (
     Replicas,
     broker_change,
     commit,
+    in_place,
     on,
     partition_change,
     topic_change,
@@ -72,9 +74,9 @@ class Edge:
         manager, purgatory = replicas.manager, replicas.purgatory
         self.store = MemoryStore(replicas.clock)
         self.service = BrokerService(
-            Produce(manager, purgatory, replicas.clock, check),
+            Produce(manager, purgatory, replicas.clock, BatchChecks(check, in_place)),
             ConsumerFetch(manager, purgatory, replicas.clock, replicas.cold_reads),
-            ListOffsets(manager, timestamps_of, replicas.cold_reads),
+            ListOffsets(manager, timestamps_of, replicas.cold_reads, in_place),
             ProducerIds(self.store, KEYS),
             DescribeProducers(manager, purgatory, replicas.clock),
             replicas.cache,

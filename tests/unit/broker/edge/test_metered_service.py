@@ -10,13 +10,14 @@ from tidelog.v1 import broker_pb2 as pb
 from tidelog_broker.broker import Broker
 from tidelog_broker.edge.metered_service import MeteredBrokerService
 from tidelog_broker.metrics.request_meter import RequestMeter
+from tidelog_broker.requests.batch_checks import BatchChecks
 from tidelog_broker.requests.consumer_fetch import ConsumerFetch
 from tidelog_broker.requests.describe_producers import DescribeProducers
 from tidelog_broker.requests.list_offsets import ListOffsets
 from tidelog_broker.requests.produce import Produce
 from tidelog_broker.requests.producer_ids import ProducerIds
 from tidelog_runtime.metadata.memory import MemoryStore
-from unit.broker.broker_parts import KEYS, Replicas, topic_change
+from unit.broker.broker_parts import KEYS, Replicas, in_place, topic_change
 from unit.broker.edge.test_broker_service import CONTEXT, check, timestamps_of
 from unit.broker.fake_log import NAME, sent
 
@@ -29,9 +30,9 @@ class MeteredEdge:
         replicas.cache.apply([topic_change()])
         manager, purgatory, clock = replicas.manager, replicas.purgatory, replicas.clock
         parts = SimpleNamespace(
-            produce=Produce(manager, purgatory, clock, check),
+            produce=Produce(manager, purgatory, clock, BatchChecks(check, in_place)),
             consumer_fetch=ConsumerFetch(manager, purgatory, clock, replicas.cold_reads),
-            list_offsets=ListOffsets(manager, timestamps_of, replicas.cold_reads),
+            list_offsets=ListOffsets(manager, timestamps_of, replicas.cold_reads, in_place),
             producer_ids=ProducerIds(MemoryStore(clock), KEYS),
             describe_producers=DescribeProducers(manager, purgatory, clock),
             cache=replicas.cache,

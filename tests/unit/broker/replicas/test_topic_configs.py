@@ -41,7 +41,7 @@ async def test_a_configuration_that_the_watch_brings_takes_effect_without_a_comm
     watch(replicas, 12, segment_ms="6000", max_batch_bytes="2048")
     assert log_of(replicas).config.segment_ms == 6_000
     partition = replicas.manager.partition(NAME)
-    assert replicas.manager.max_batch_bytes(partition) == 2_048
+    assert replicas.manager.batch_limits(partition).max_bytes == 2_048
 
 
 async def test_a_command_with_an_older_configuration_than_the_watch_brought_changes_none() -> None:

@@ -6,6 +6,7 @@ import pytest
 from tidelog import record_batch
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Acks, Batch, TopicPartition
+from tidelog_broker.requests.batch_checks import BatchChecks
 from tidelog_broker.requests.commit_wait import MAX_TIMEOUT_MS
 from tidelog_broker.requests.produce import Produce, ProduceEntry, ProduceOutcome
 from unit.broker.broker_parts import (
@@ -13,6 +14,7 @@ from unit.broker.broker_parts import (
     Replicas,
     broker_change,
     fetch_by,
+    in_place,
     on,
     settled,
     topic_change,
@@ -46,7 +48,8 @@ class Front:
         timeout_ms: int = 1000,
     ) -> list[ProduceOutcome]:
         replicas = self.replicas
-        produce = Produce(replicas.manager, replicas.purgatory, replicas.clock, self.check)
+        checks = BatchChecks(self.check, in_place)
+        produce = Produce(replicas.manager, replicas.purgatory, replicas.clock, checks)
         return await produce(entries or self.entries, acks, timeout_ms)
 
     def sending(self, *entries: ProduceEntry) -> asyncio.Task[list[ProduceOutcome]]:

@@ -29,6 +29,7 @@ from tidelog_broker.requests.replica_fetch import ReplicaFetch
 from unit.broker.broker_parts import (
     append,
     commit,
+    in_place,
     position,
     settled,
     stop_command,
@@ -46,7 +47,9 @@ class Leader:
         throttle = MoveThrottle(1, replicas.cache, replicas.clock, lambda: None)
         self._replica_fetch = ReplicaFetch(*parts, throttle, replicas.cold_reads)
         self._consumer_fetch = ConsumerFetch(*parts, replicas.cold_reads)
-        self._list_offsets = ListOffsets(replicas.manager, timestamps_of, replicas.cold_reads)
+        self._list_offsets = ListOffsets(
+            replicas.manager, timestamps_of, replicas.cold_reads, in_place
+        )
         self._sessions = count(1)
 
     def followed(self, *partitions: Partition) -> asyncio.Task[ReplicaFetchResponse]:

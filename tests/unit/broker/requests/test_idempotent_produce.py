@@ -7,8 +7,9 @@ import pytest
 from tidelog.errors import ErrorCode
 from tidelog.model import FIRST_NAMED_PRODUCER_ID, Acks, Batch
 from tidelog_broker.partition.partition import Partition
+from tidelog_broker.requests.batch_checks import BatchChecks
 from tidelog_broker.requests.produce import Produce, ProduceEntry, ProduceOutcome
-from unit.broker.broker_parts import Replicas, fetch_by, holder_change, on, settled
+from unit.broker.broker_parts import Replicas, fetch_by, holder_change, in_place, on, settled
 from unit.broker.fake_log import sent_by, state
 
 ID = 7
@@ -25,7 +26,8 @@ class Front:
         self, *batches: Batch, acks: Acks = Acks.ALL, timeout_ms: int = 1000, number: int = 0
     ) -> ProduceOutcome:
         replicas = self.replicas
-        produce = Produce(replicas.manager, replicas.purgatory, replicas.clock, lambda _: None)
+        checks = BatchChecks(lambda _: None, in_place)
+        produce = Produce(replicas.manager, replicas.purgatory, replicas.clock, checks)
         (outcome,) = await produce([ProduceEntry(on(number), "", batches)], acks, timeout_ms)
         return outcome
 

@@ -5,7 +5,7 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Acks, Batch, OffsetPosition
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.requests.list_offsets import FoundOffset, ListOffsets, ListOffsetsEntry
-from unit.broker.broker_parts import Replicas, commit, fetch_by
+from unit.broker.broker_parts import Replicas, commit, fetch_by, in_place
 from unit.broker.fake_log import NAME, state
 
 
@@ -21,7 +21,7 @@ async def find(
     known_epoch: int = -1,
 ) -> FoundOffset:
     entry = ListOffsetsEntry(NAME, "", known_epoch, where, timestamp_ms)
-    return await ListOffsets(replicas.manager, timestamps_of, replicas.cold_reads)(entry)
+    return await ListOffsets(replicas.manager, timestamps_of, replicas.cold_reads, in_place)(entry)
 
 
 def append_at(partition: Partition, *timestamps_ms: int) -> None:

@@ -10,6 +10,7 @@ const KEYS = [
   { key: "segment_bytes", hint: "A segment is rolled beyond this", type: "number" },
   { key: "segment_ms", hint: "A segment is rolled when it is older", type: "number" },
   { key: "max_batch_bytes", hint: "The largest batch, as it travels", type: "number" },
+  { key: "max_batch_records", hint: "Most records of a batch", type: "number" },
   { key: "recovery", hint: "When all replicas in sync have lost data", choices: ["balanced", "manual"] },
   { key: "unclean_leader_election", hint: "May any live replica lead, at the price of records", choices: ["false", "true"] },
 ];

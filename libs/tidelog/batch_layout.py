@@ -1,0 +1,169 @@
+"""Where the columns of a RecordBatch lie in its bytes. Pure.
+
+Finding them costs a step for each field and none for a record, copies nothing, and comes before
+any object is made; only then are lengths, times and headers parsed, as far as they may be.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from tidelog.errors import TidelogError
+from tidelog.record_limits import invalid_batch
+from tidelog.v1 import record_batch_pb2
+from tidelog.wire_fields import (
+    BYTES,
+    VARINT,
+    MalformedMessageError,
+    WireField,
+    encode_varint,
+    skip_fields,
+    walk_fields,
+)
+
+# Entries of a column are packed into a few fields; as fields of their own, which no proto3
+# encoder makes, they are taken up to this many.
+MAX_COLUMN_FIELDS = 10_000
+# Headers of a run, which are parsed at once.
+RUN_HEADERS = 1_024
+# A header longer than this is walked before it is parsed.
+_WALKED_HEADER_BYTES = 1_024
+_MAX_HEADER_FIELDS = 16
+# The longest varint: an encoder may make a small number as long.
+_MAX_ENTRY_BYTES = 10
+
+_Pb = record_batch_pb2.RecordBatch
+_KEYS, _VALUES = _Pb.KEYS_FIELD_NUMBER, _Pb.VALUES_FIELD_NUMBER
+_HEADER_TAG = _Pb.HEADERS_FIELD_NUMBER << 3 | BYTES
+_COLUMNS = {
+    _Pb.KEY_LENGTHS_FIELD_NUMBER: "key_lengths",
+    _Pb.VALUE_LENGTHS_FIELD_NUMBER: "value_lengths",
+    _Pb.TIMESTAMP_DELTAS_MS_FIELD_NUMBER: "timestamp_deltas_ms",
+}
+
+
+class Span(NamedTuple):
+    """Bytes `start` to `end` (exclusive) of the message."""
+
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+
+class Layout(NamedTuple):
+    """`columns`: packed entries by field number, in pieces that follow each other. `headers`: runs
+    of header fields with their tags, each of at most RUN_HEADERS."""
+
+    keys: Span
+    values: Span
+    columns: dict[int, list[Span]]
+    headers: list[Span]
+
+    def column_bytes(self, number: int) -> int:
+        return sum(piece.size for piece in self.columns.get(number, ()))
+
+
+def find_layout(plain: bytes, max_headers: int | None = None) -> Layout:
+    """Of a message that is not compressed any more. Raises `TidelogError` (INVALID_BATCH) for what
+    is no message, and for more than `max_headers`, as soon as they are found."""
+    layout = Layout(Span(0, 0), Span(0, 0), {}, [])
+    headers = others = position = 0
+    try:
+        while position < len(plain):
+            run = skip_fields(plain, position, _HEADER_TAG, RUN_HEADERS, _check_header)
+            if run.fields:
+                headers += run.fields
+                layout.headers.append(Span(position, run.end))
+                position = run.end
+                if max_headers is not None and headers > max_headers:
+                    raise too_many_headers(max_headers)
+                continue
+            field = next(walk_fields(plain, position))
+            position = field.end
+            others += 1
+            if others > MAX_COLUMN_FIELDS:
+                raise invalid_batch(
+                    f"the batch has more than {MAX_COLUMN_FIELDS} fields beside its headers; pack "
+                    "repeated fields, as proto3 does"
+                )
+            layout = _with_field(layout, field)
+    except MalformedMessageError as error:
+        raise not_a_batch(len(plain), str(error)) from None
+    return layout
+
+
+def _with_field(layout: Layout, field: WireField) -> Layout:
+    number, wire_type, start, end = field
+    if wire_type == BYTES and number == _KEYS:
+        return layout._replace(keys=Span(start, end))
+    if wire_type == BYTES and number == _VALUES:
+        return layout._replace(values=Span(start, end))
+    if wire_type in (BYTES, VARINT) and number in _COLUMNS:
+        layout.columns.setdefault(number, []).append(Span(start, end))
+    return layout
+
+
+def _check_header(plain: bytes, start: int, end: int) -> None:
+    """Whether it can be parsed at the cost of its content: it may hold unknown fields alone."""
+    if end - start <= _WALKED_HEADER_BYTES:
+        return
+    for count, _ in enumerate(walk_fields(plain, start, end), 1):
+        if count > _MAX_HEADER_FIELDS:
+            raise invalid_batch(
+                f"a header holds more than {_MAX_HEADER_FIELDS} fields; it has a record_index, a "
+                "key and a value"
+            )
+
+
+def too_many_headers(max_headers: int) -> TidelogError:
+    return invalid_batch(
+        f"the batch has more than {max_headers} headers (max_batch_headers): send several batches"
+    )
+
+
+def check_column_sizes(layout: Layout, record_count: int) -> None:
+    """Whether the columns can have no more entries than there are records. Raises `TidelogError`
+    (INVALID_BATCH)."""
+    for number, name in _COLUMNS.items():
+        size = layout.column_bytes(number)
+        if size > record_count * _MAX_ENTRY_BYTES:
+            raise invalid_batch(
+                f"{name} takes {size} bytes but record_count is {record_count}; there is one entry "
+                "for each record"
+            )
+
+
+def parse_columns(
+    plain: bytes, layout: Layout, *, with_headers: bool = True
+) -> record_batch_pb2.RecordBatch:
+    """Lengths, times and headers; keys and values stay where they are. Raises `TidelogError`
+    (INVALID_BATCH)."""
+    parts: list[bytes] = []
+    for number, pieces in layout.columns.items():
+        size = sum(piece.size for piece in pieces)
+        parts += [bytes([number << 3 | BYTES]), encode_varint(size)]
+        parts += [plain[start:end] for start, end in pieces]
+    if with_headers:
+        parts += [plain[start:end] for start, end in layout.headers]
+    return parse(b"".join(parts), len(plain))
+
+
+def parse(data: bytes, size_bytes: int) -> record_batch_pb2.RecordBatch:
+    """`size_bytes`: of the message that `data` is a part of. Raises `TidelogError`
+    (INVALID_BATCH)."""
+    try:
+        return record_batch_pb2.RecordBatch.FromString(data)
+    except DecodeError as error:
+        raise not_a_batch(size_bytes, str(error)) from None
+
+
+def not_a_batch(size_bytes: int, why: str) -> TidelogError:
+    return invalid_batch(
+        f"the {size_bytes} bytes are no RecordBatch message: {why}; serialize one as "
+        "record_batch.proto says and name the codec that was used"
+    )

@@ -1,0 +1,108 @@
+"""Walks the fields of a serialized protobuf message without making objects of them, so that what a
+message would cost to parse is known before it is parsed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+_MAX_VARINT_BYTES = 10
+
+
+class MalformedMessageError(ValueError):
+    """The bytes are no protobuf message, or hold groups, which proto3 does not have."""
+
+
+class WireField(NamedTuple):
+    """`start` and `end` bound the content: for BYTES without its length, for a VARINT itself."""
+
+    number: int
+    wire_type: int
+    start: int
+    end: int
+
+
+def walk_fields(data: bytes, start: int = 0, end: int | None = None) -> Iterator[WireField]:
+    """The top-level fields in the order of the bytes. Raises `MalformedMessageError`."""
+    position = start
+    limit = len(data) if end is None else end
+    while position < limit:
+        tag = data[position]
+        position += 1
+        if tag > 0x7F:
+            tag, position = _read_varint(data, position - 1, limit)
+        wire_type = tag & 7
+        if wire_type == BYTES:
+            if position >= limit:
+                raise MalformedMessageError("it is cut short")
+            size = data[position]
+            position += 1
+            if size > 0x7F:
+                size, position = _read_varint(data, position - 1, limit)
+            content, position = position, position + size
+        elif wire_type == VARINT:
+            content = position
+            _, position = _read_varint(data, position, limit)
+        elif wire_type == FIXED32:
+            content, position = position, position + 4
+        elif wire_type == FIXED64:
+            content, position = position, position + 8
+        else:
+            raise MalformedMessageError(f"wire type {wire_type} is not of proto3")
+        if position > limit:
+            raise MalformedMessageError("it is cut short")
+        yield WireField(tag >> 3, wire_type, content, position)
+
+
+class FieldRun(NamedTuple):
+    """Fields of one tag that follow each other: how many, and where they end."""
+
+    fields: int
+    end: int
+
+
+def skip_fields(
+    data: bytes,
+    position: int,
+    tag: int,
+    max_count: int,
+    check: Callable[[bytes, int, int], None],
+) -> FieldRun:
+    """The run of BYTES fields with this tag (of one byte) from a position on, in a loop that is
+    kept short: there may be a million. `check` is given the bounds of each content."""
+    limit = len(data)
+    count = 0
+    while count < max_count and position < limit and data[position] == tag:
+        if position + 1 >= limit:
+            raise MalformedMessageError("it is cut short")
+        size = data[position + 1]
+        start = position + 2
+        if size > 0x7F:
+            size, start = _read_varint(data, position + 1, limit)
+            check(data, start, start + size)
+        position = start + size
+        if position > limit:
+            raise MalformedMessageError("it is cut short")
+        count += 1
+    return FieldRun(count, position)
+
+
+def _read_varint(data: bytes, position: int, limit: int) -> tuple[int, int]:
+    value = shift = 0
+    for index in range(position, min(position + _MAX_VARINT_BYTES, limit)):
+        byte = data[index]
+        value |= (byte & 0x7F) << shift
+        if byte <= 0x7F:
+            return value, index + 1
+        shift += 7
+    raise MalformedMessageError("a varint has no end")
+
+
+def encode_varint(number: int) -> bytes:
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)

@@ -1,0 +1,234 @@
+"""What a batch may hold, that each limit is checked before the work that it bounds, and that a
+batch from before the limits can still be read, slice by slice."""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidelog import batch_layout, record_batch
+from tidelog.batch import new_batch
+from tidelog.batch_slices import decode_slices, is_costly_to_open
+from tidelog.client.fetched_batch import FetchedBatch, OpenedBatch
+from tidelog.client.open_batches import MAX_BATCH_RECORDS
+from tidelog.client.record_columns import RecordColumns, checked_headers
+from tidelog.compression import compress
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import Batch, Codec, TopicPartition
+from tidelog.record_batch import check, decode, decode_timestamps, encode, to_columns
+from tidelog.record_limits import LOWEST_MAX_BATCH_RECORDS, RecordLimits
+from tidelog.wire_fields import encode_varint
+
+SEA = TopicPartition("sea", 0)
+VALUE_LENGTHS, HEADERS = b"\x22", b"\x32"
+FEW = RecordLimits(
+    max_batch_records=4,
+    max_headers_per_record=2,
+    max_batch_headers=3,
+    max_header_name_bytes=5,
+    max_key_bytes=6,
+)
+
+
+def field(tag: bytes, content: bytes) -> bytes:
+    return tag + encode_varint(len(content)) + content
+
+
+def sent(plain: bytes, record_count: int, codec: Codec = Codec.NONE) -> Batch:
+    """What a client of another make might send."""
+    return new_batch(
+        compress(codec, plain),
+        codec=codec,
+        record_count=record_count,
+        base_timestamp_ms=1,
+        max_timestamp_ms=1,
+    )
+
+
+def rejection(batch: Batch, limits: RecordLimits = FEW) -> str:
+    with pytest.raises(TidelogError) as caught:
+        check(batch, limits=limits)
+    assert caught.value.code is ErrorCode.INVALID_BATCH
+    return caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("batch", "message"),
+    [
+        (encode([b"v"] * 5, timestamps_ms=1), r"has 5 records; it has at most 4 \(max_batch_rec"),
+        (
+            encode([b"v"], timestamps_ms=1, headers={0: [("h", b"")] * 3}),
+            r"a record has 3 headers; it has at most 2 \(max_headers_per_record\)",
+        ),
+        (
+            encode([b"v"] * 4, timestamps_ms=1, headers={i: [("h", b"")] for i in range(4)}),
+            r"more than 3 headers \(max_batch_headers\)",
+        ),
+        (
+            encode([b"v"], timestamps_ms=1, headers={0: [("größe", b"")]}),
+            r"the name of a header has 7 bytes; it has at most 5 \(max_header_name_bytes\)",
+        ),
+        (
+            encode([b"v"], [b"seven b"], timestamps_ms=1),
+            r"a key has 7 bytes; a key has at most 6 \(max_key_bytes\)",
+        ),
+    ],
+)
+def test_a_batch_beyond_a_limit_is_rejected_by_the_name_of_the_limit(
+    batch: Batch, message: str
+) -> None:
+    check(batch)
+    with pytest.raises(TidelogError, match=message):
+        check(batch, limits=FEW)
+
+
+def test_a_batch_at_its_limits_is_accepted() -> None:
+    headers = {0: [("12345", b""), ("h", b"")], 3: [("h", b"")]}
+    check(encode([b"v"] * 4, [b"6 byte"] * 4, timestamps_ms=1, headers=headers), limits=FEW)
+
+
+def test_too_many_records_are_rejected_before_anything_is_decompressed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def never(*_: Any, **__: Any) -> bytes:
+        raise AssertionError("it was decompressed")
+
+    monkeypatch.setattr(record_batch, "decompress", never)
+    batch = sent(field(VALUE_LENGTHS, bytes(5)), 5, Codec.ZSTD)
+    assert "has 5 records" in rejection(batch)
+
+
+@pytest.mark.parametrize("small_bytes", [0, 1 << 20])
+def test_lengths_that_no_record_has_are_rejected_before_they_become_a_list(
+    monkeypatch: pytest.MonkeyPatch, small_bytes: int
+) -> None:
+    monkeypatch.setattr(record_batch, "_SMALL_BYTES", small_bytes)
+    batch = sent(field(VALUE_LENGTHS, bytes(100)), 2, Codec.ZSTD)
+    assert "value_lengths" in rejection(batch)
+
+
+def test_a_large_message_is_laid_out_before_it_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: Any) -> Any:
+        raise AssertionError("it was parsed")
+
+    monkeypatch.setattr(record_batch, "_SMALL_BYTES", 0)
+    monkeypatch.setattr(batch_layout, "parse", never)
+    lengths = sent(field(VALUE_LENGTHS, bytes(100)), 2)
+    headers = sent(field(VALUE_LENGTHS, bytes(1)) + field(HEADERS, b"") * 4, 1)
+    unknown = sent(field(VALUE_LENGTHS, bytes(1)) + field(HEADERS, b"\x20\x01" * 600), 1)
+    fields = sent((VALUE_LENGTHS + b"\x01\x00") * (batch_layout.MAX_COLUMN_FIELDS + 1), 4)
+    assert "value_lengths takes 100 bytes but record_count is 2" in rejection(lengths)
+    assert "more than 3 headers" in rejection(headers)
+    assert "a header holds more than 16 fields" in rejection(unknown)
+    assert "more than 10000 fields" in rejection(fields)
+
+
+@pytest.mark.parametrize("plain", [b"\x22", b"\x22\x05ab", b"\x23", b"\x20\xff\xff", b"\x32\x05"])
+def test_a_large_message_that_is_cut_short_is_no_record_batch(
+    monkeypatch: pytest.MonkeyPatch, plain: bytes
+) -> None:
+    monkeypatch.setattr(record_batch, "_SMALL_BYTES", 0)
+    assert "are no RecordBatch message" in rejection(sent(plain, 1))
+
+
+ROWS = st.lists(
+    st.tuples(
+        st.none() | st.binary(max_size=9),
+        st.none() | st.binary(max_size=9),
+        st.integers(0, 1 << 40),
+    ),
+    min_size=1,
+    max_size=40,
+)
+
+
+@settings(max_examples=60)
+@given(rows=ROWS, codec=st.sampled_from(Codec), size=st.integers(1, 41), small=st.booleans())
+def test_slices_hold_what_the_batch_holds(
+    rows: list[tuple[bytes | None, bytes | None, int]], codec: Codec, size: int, small: bool
+) -> None:
+    keys, values, times = (list(column) for column in zip(*rows, strict=True))
+    headers = {i: [("h", b"%d" % i)] * (i % 3) for i in range(0, len(rows), 2)}
+    batch = encode(values, keys, timestamps_ms=times, headers=headers, codec=codec)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(record_batch, "_SMALL_BYTES", 1 << 20 if small else 0)
+        whole = decode(batch)
+        assert list(decode_timestamps(batch)) == times
+        pieces = [
+            (first, to_columns(joined, batch.header.base_timestamp_ms))
+            for first, joined in decode_slices(batch, max_records=size)
+        ]
+    assert (whole.keys, whole.values, whole.timestamps_ms) == (keys, values, times)
+    assert [key for _, piece in pieces for key in piece.keys] == keys
+    assert [value for _, piece in pieces for value in piece.values] == values
+    assert [time for _, piece in pieces for time in piece.timestamps_ms] == times
+    found = {first + i: list(h) for first, piece in pieces for i, h in piece.headers.items()}
+    assert found == {i: h for i, h in headers.items() if h}
+    assert all(len(piece.values) <= size for _, piece in pieces)
+
+
+def test_a_batch_of_a_million_empty_records_is_opened_in_slices() -> None:
+    count = 1_000_001
+    batch = sent(field(VALUE_LENGTHS, bytes(count)), count, Codec.ZSTD)
+    fetched = FetchedBatch(SEA, batch, 999_998)
+    with pytest.raises(TidelogError, match="open it with record_slices"):
+        fetched.records()
+    assert [record.offset for record in OpenedBatch(fetched).take(9)] == [999_998, 999_999, 10**6]
+    times = decode_timestamps(batch)
+    assert (len(times), times[-1]) == (count, 1)
+
+
+def test_what_takes_long_to_open_is_known_before_it_is_opened() -> None:
+    assert not is_costly_to_open(encode([b"v" * 1000] * 64, timestamps_ms=1))
+    assert not is_costly_to_open(encode([b"v" * 100] * 64, timestamps_ms=1, codec=Codec.ZSTD))
+    assert is_costly_to_open(encode([b""] * 5_000, timestamps_ms=1))
+    assert is_costly_to_open(encode([bytes(300_000)], timestamps_ms=1))
+    for codec in (Codec.GZIP, Codec.LZ4, Codec.ZSTD):
+        assert is_costly_to_open(encode([bytes(300_000)], timestamps_ms=1, codec=codec))
+        assert is_costly_to_open(sent(b"", 1)._replace(records=b"no frame")) is False
+
+
+def operations(batch: Batch) -> int:
+    """Instructions of Python that opening it takes."""
+    counted = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal counted
+        frame.f_trace_opcodes = True
+        counted += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        decode(batch)
+    finally:
+        sys.settrace(before)
+    return counted
+
+
+@pytest.mark.parametrize("small_bytes", [0, 1 << 20])
+def test_opening_a_batch_takes_steps_in_proportion_to_its_headers(
+    monkeypatch: pytest.MonkeyPatch, small_bytes: int
+) -> None:
+    monkeypatch.setattr(record_batch, "_SMALL_BYTES", small_bytes)
+    few, many = (
+        operations(encode([b"v"], timestamps_ms=1, headers={0: [("", b"")] * count}))
+        for count in (100, 400)
+    )
+    assert many / few < 4.2
+
+
+def test_producers_reject_what_brokers_would_before_they_send_it() -> None:
+    with pytest.raises(TidelogError, match="max_headers_per_record"):
+        checked_headers([("", b"")] * 1_001)
+    with pytest.raises(TidelogError, match="max_header_name_bytes"):
+        checked_headers([("n" * 1_025, b"")])
+    with pytest.raises(TidelogError, match="max_key_bytes"):
+        RecordColumns([b"v"], [bytes(65_537)], 1).check()
+    assert MAX_BATCH_RECORDS <= LOWEST_MAX_BATCH_RECORDS
