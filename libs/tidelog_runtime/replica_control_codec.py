@@ -86,6 +86,7 @@ def _state_to_wire(fields: Fields) -> pb.PartitionState:
             None if state.unclean_lost_records == NOT_KNOWN else state.unclean_lost_records
         ),
         moving=pb.MovingReplicas(**state.moving._asdict()) if state.moving else None,
+        unclean_elected_at_ms=state.unclean_elected_at_ms,
     )
 
 
@@ -112,6 +113,7 @@ def _state_from_wire(wire: pb.PartitionState) -> LeaderAndIsr:
         unclean_lost_records=(
             wire.unclean_lost_records if wire.HasField("unclean_lost_records") else NOT_KNOWN
         ),
+        unclean_elected_at_ms=wire.unclean_elected_at_ms,
         change=change_from_wire(wire.change),
     )
 

@@ -188,6 +188,7 @@ FULL_STATE = dataclasses.replace(
     min_isr=3,
     moving=Moving("grow-1", (3, 1, 2), (4, 1)),
     unclean_lost_records=7,
+    unclean_elected_at_ms=9_000,
     change=Change("c5-9", Cause.REASSIGNED, 1_000, "0" * 32),
 )
 

@@ -243,4 +243,6 @@ def _named_by(state: ServiceState) -> Iterable[tuple[str, str, int]]:
     if state.broker is not None:
         yield state.broker.controller_address, CONTROLLER, NOT_KNOWN
     if state.controller is not None:
+        for missing in state.controller.missing_controllers:
+            yield missing.address, CONTROLLER, missing.controller_id
         yield state.controller.active_address, CONTROLLER, NOT_KNOWN

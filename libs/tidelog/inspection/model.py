@@ -56,6 +56,14 @@ class RegisteredController:
 
 
 @dataclass(frozen=True, slots=True)
+class MissingController:
+    controller_id: int
+    address: str
+    seen_at_ms: int
+    stopped_at_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Departure:
     broker_id: int
     broker_epoch: int
@@ -265,6 +273,7 @@ class PartitionKeyState:
     synced: bool = False
     move: PartitionMoveState | None = None
     replication_factor: int = 0
+    unclean_elected_at_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +290,7 @@ class ControllerState:
     registered: Sequence[RegisteredBroker] = ()
     controllers: Sequence[RegisteredController] = ()
     operations: Sequence[StandingOperation] = ()
+    missing_controllers: Sequence[MissingController] = ()
     rejected_starts: Sequence[RejectedStart] = ()
 
 

@@ -899,6 +899,7 @@ class ControllerState(_message.Message):
     CONTROLLERS_FIELD_NUMBER: _builtins.int
     OPERATIONS_FIELD_NUMBER: _builtins.int
     REJECTED_STARTS_FIELD_NUMBER: _builtins.int
+    MISSING_CONTROLLERS_FIELD_NUMBER: _builtins.int
     active: _builtins.bool
     controller_epoch: _builtins.int
     active_address: _builtins.str
@@ -935,6 +936,10 @@ class ControllerState(_message.Message):
     def rejected_starts(self) -> _containers.RepeatedCompositeFieldContainer[Global___RejectedStart]:
         """The last rejected start of each broker id, ordered by id."""
 
+    @_builtins.property
+    def missing_controllers(self) -> _containers.RepeatedCompositeFieldContainer[Global___MissingController]:
+        """Controllers that have run within the last seven days and are not registered, ordered by id."""
+
     def __init__(
         self,
         *,
@@ -951,14 +956,47 @@ class ControllerState(_message.Message):
         controllers: _abc.Iterable[Global___RegisteredController] | None = ...,
         operations: _abc.Iterable[Global___StandingOperation] | None = ...,
         rejected_starts: _abc.Iterable[Global___RejectedStart] | None = ...,
+        missing_controllers: _abc.Iterable[Global___MissingController] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active", b"active", "active_address", b"active_address", "backlogs", b"backlogs", "controller_epoch", b"controller_epoch", "controllers", b"controllers", "deletions", b"deletions", "departures", b"departures", "operations", b"operations", "partition_count", b"partition_count", "partitions", b"partitions", "registered", b"registered", "rejected_starts", b"rejected_starts", "revision", b"revision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active", b"active", "active_address", b"active_address", "backlogs", b"backlogs", "controller_epoch", b"controller_epoch", "controllers", b"controllers", "deletions", b"deletions", "departures", b"departures", "missing_controllers", b"missing_controllers", "operations", b"operations", "partition_count", b"partition_count", "partitions", b"partitions", "registered", b"registered", "rejected_starts", b"rejected_starts", "revision", b"revision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ControllerState: _TypeAlias = ControllerState  # noqa: Y015
+
+@_typing.final
+class MissingController(_message.Message):
+    """A controller that has run, and is not registered."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONTROLLER_ID_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    SEEN_AT_MS_FIELD_NUMBER: _builtins.int
+    STOPPED_AT_MS_FIELD_NUMBER: _builtins.int
+    controller_id: _builtins.int
+    address: _builtins.str
+    seen_at_ms: _builtins.int
+    """Its last sign of life, within an hour; wall clock, milliseconds since 1970."""
+    stopped_at_ms: _builtins.int
+    """When its last process was stopped in order; 0: it has ended otherwise."""
+    def __init__(
+        self,
+        *,
+        controller_id: _builtins.int = ...,
+        address: _builtins.str = ...,
+        seen_at_ms: _builtins.int = ...,
+        stopped_at_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "controller_id", b"controller_id", "seen_at_ms", b"seen_at_ms", "stopped_at_ms", b"stopped_at_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MissingController: _TypeAlias = MissingController  # noqa: Y015
 
 @_typing.final
 class BrokerBacklog(_message.Message):
@@ -1230,6 +1268,7 @@ class PartitionKeyState(_message.Message):
     SYNCED_FIELD_NUMBER: _builtins.int
     REPLICATION_FACTOR_FIELD_NUMBER: _builtins.int
     MOVE_FIELD_NUMBER: _builtins.int
+    UNCLEAN_ELECTED_AT_MS_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     topic_id: _builtins.str
     partition: _builtins.int
@@ -1254,6 +1293,10 @@ class PartitionKeyState(_message.Message):
     """The topic's durability is `synced`."""
     replication_factor: _builtins.int
     """Replicas that the topic asks for; 0: not known."""
+    unclean_elected_at_ms: _builtins.int
+    """When the last unclean election was written: wall clock, milliseconds since 1970; 0: not known,
+    or there was none.
+    """
     @_builtins.property
     def replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
@@ -1287,10 +1330,11 @@ class PartitionKeyState(_message.Message):
         synced: _builtins.bool = ...,
         replication_factor: _builtins.int = ...,
         move: Global___PartitionMoveState | None = ...,
+        unclean_elected_at_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["move", b"move"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["change_cause", b"change_cause", "change_id", b"change_id", "changed_at_ms", b"changed_at_ms", "eligible", b"eligible", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "lost_records", b"lost_records", "min_isr", b"min_isr", "move", b"move", "partition", b"partition", "recovery", b"recovery", "replicas", b"replicas", "replication_factor", b"replication_factor", "revision", b"revision", "synced", b"synced", "topic", b"topic", "topic_id", b"topic_id", "unclean_leader_election", b"unclean_leader_election", "unclean_leader_epoch", b"unclean_leader_epoch"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["change_cause", b"change_cause", "change_id", b"change_id", "changed_at_ms", b"changed_at_ms", "eligible", b"eligible", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "lost_records", b"lost_records", "min_isr", b"min_isr", "move", b"move", "partition", b"partition", "recovery", b"recovery", "replicas", b"replicas", "replication_factor", b"replication_factor", "revision", b"revision", "synced", b"synced", "topic", b"topic", "topic_id", b"topic_id", "unclean_elected_at_ms", b"unclean_elected_at_ms", "unclean_leader_election", b"unclean_leader_election", "unclean_leader_epoch", b"unclean_leader_epoch"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

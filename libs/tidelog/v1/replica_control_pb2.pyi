@@ -163,6 +163,7 @@ class PartitionState(_message.Message):
     UNCLEAN_LOST_RECORDS_FIELD_NUMBER: _builtins.int
     MOVING_FIELD_NUMBER: _builtins.int
     CONFIG_REVISION_FIELD_NUMBER: _builtins.int
+    UNCLEAN_ELECTED_AT_MS_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     topic_id: _builtins.str
     """Names this topic and no later one of the same name."""
@@ -189,6 +190,10 @@ class PartitionState(_message.Message):
     config_revision: _builtins.int
     """Mod revision of the topic's key that the configuration was read from. A broker that has
     watched a newer one goes by that.
+    """
+    unclean_elected_at_ms: _builtins.int
+    """When the last unclean election was written: wall clock of the controller, milliseconds since
+    1970; 0: not known, or there was none. Reported, never decided by.
     """
     @_builtins.property
     def replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
@@ -238,10 +243,11 @@ class PartitionState(_message.Message):
         unclean_lost_records: _builtins.int | None = ...,
         moving: Global___MovingReplicas | None = ...,
         config_revision: _builtins.int = ...,
+        unclean_elected_at_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_unclean_lost_records", b"_unclean_lost_records", "change", b"change", "moving", b"moving", "unclean_lost_records", b"unclean_lost_records"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_unclean_lost_records", b"_unclean_lost_records", "change", b"change", "config", b"config", "config_revision", b"config_revision", "controller_epoch", b"controller_epoch", "eligible", b"eligible", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "min_isr", b"min_isr", "moving", b"moving", "partition", b"partition", "replicas", b"replicas", "revision", b"revision", "topic", b"topic", "topic_id", b"topic_id", "unclean_leader_epoch", b"unclean_leader_epoch", "unclean_lost_records", b"unclean_lost_records"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_unclean_lost_records", b"_unclean_lost_records", "change", b"change", "config", b"config", "config_revision", b"config_revision", "controller_epoch", b"controller_epoch", "eligible", b"eligible", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "min_isr", b"min_isr", "moving", b"moving", "partition", b"partition", "replicas", b"replicas", "revision", b"revision", "topic", b"topic", "topic_id", b"topic_id", "unclean_elected_at_ms", b"unclean_elected_at_ms", "unclean_leader_epoch", b"unclean_leader_epoch", "unclean_lost_records", b"unclean_lost_records"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__unclean_lost_records: _TypeAlias = _typing.Literal["unclean_lost_records"]  # noqa: Y015
     _WhichOneofArgType__unclean_lost_records: _TypeAlias = _typing.Literal["_unclean_lost_records", b"_unclean_lost_records"]  # noqa: Y015

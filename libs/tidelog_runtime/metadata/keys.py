@@ -20,6 +20,7 @@ class Keys:
         self.controller_epoch = self.root + "controller_epoch"
         # It begins like `controller`, so that who watches that one sees these too.
         self.controller_processes = self.root + "controllers/ids/"
+        self.known_controllers = self.root + "controllers/known/"
         self.cluster = self.root + "cluster"
         self.brokers = self.root + "brokers/ids/"
         self.departures = self.root + "brokers/departures/"
@@ -50,6 +51,9 @@ class Keys:
 
     def controller_process(self, controller_id: int) -> str:
         return f"{self.controller_processes}{controller_id}"
+
+    def known_controller(self, controller_id: int) -> str:
+        return f"{self.known_controllers}{controller_id}"
 
     def broker(self, broker_id: int) -> str:
         return f"{self.brokers}{broker_id}"

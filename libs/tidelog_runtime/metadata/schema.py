@@ -61,7 +61,7 @@ class Moving(NamedTuple):
 
 Fields: TypeAlias = (
     "tuple[str, tuple[int, ...], int, int, int, tuple[Member, ...], tuple[Member, ...], int, int, "
-    "Moving | None, int, Change]"
+    "Moving | None, int, int, Change]"
 )
 
 
@@ -88,6 +88,9 @@ class LeaderAndIsr:
     # How many records that replicas were known to hold the unclean election cut off; NOT_KNOWN
     # where there was none, too. Told, and never decided by.
     unclean_lost_records: int = field(default=NOT_KNOWN, compare=False)
+    # When the unclean election was written: wall clock of the controller; 0 where there was none,
+    # or a release that did not keep it has written the key since. Reported, never decided by.
+    unclean_elected_at_ms: int = field(default=0, compare=False)
     # Which change made it so, and why: told, and never decided by.
     change: Change = field(default=NO_CHANGE, compare=False)
 
@@ -133,6 +136,7 @@ class LeaderAndIsr:
             self.unclean_leader_epoch,
             self.moving,
             self.unclean_lost_records,
+            self.unclean_elected_at_ms,
             self.change,
         )
 
@@ -206,6 +210,7 @@ class LeaderAndIsr:
             self.unclean_leader_epoch,
             self.moving,
             self.unclean_lost_records,
+            self.unclean_elected_at_ms,
             self.change,
         )
 
@@ -386,8 +391,15 @@ def _encode_fields(fields: Fields) -> bytes:
             "moving": state.moving._asdict() if state.moving else None,
             "unclean_lost_records": state.unclean_lost_records,
             "change": {**state.change._asdict(), "cause": state.change.cause.value},
+            **_election_time(state),
         }
     )
+
+
+def _election_time(state: LeaderAndIsr) -> dict[str, int]:
+    """Left out where it says nothing: most keys are as they were before there was this field."""
+    elected_at_ms = state.unclean_elected_at_ms
+    return {"unclean_elected_at_ms": elected_at_ms} if elected_at_ms else {}
 
 
 @lru_cache(maxsize=STATES_REMEMBERED)
@@ -406,6 +418,7 @@ def decode_leader_and_isr(value: bytes) -> LeaderAndIsr:
         # Older keys do not have these.
         moving=_decode_moving(raw.get("moving")),
         unclean_lost_records=raw.get("unclean_lost_records", NOT_KNOWN),
+        unclean_elected_at_ms=raw.get("unclean_elected_at_ms", 0),
         change=_decode_change(raw.get("change", {})),
     )
 

@@ -50,6 +50,8 @@ def tell_externally(state: pb.DescribeServiceResponse, addresses: ExternalAddres
     elif state.HasField("controller"):
         state.address = addresses.of_controller(state.id, state.address)
         _tell_known(state.controller, addresses)
+        for missing in state.controller.missing_controllers:
+            missing.address = addresses.in_text(missing.address)
         state.controller.active_address = addresses.of(state.controller.active_address)
 
 

@@ -58,6 +58,8 @@ DELETION_WAITS = "deletion_waits"
 OPERATION_WAITS = "operation_waits"
 NO_CONTROLLER = "no_controller"
 CONTROLLER_UNREACHABLE = "controller_unreachable"
+NO_STANDBY = "no_standby"
+STANDBY_MISSING = "standby_missing"  # another standby is there
 STORE_UNREACHABLE = "store_unreachable"
 STORE_SLOW = "store_slow"
 
@@ -91,6 +93,8 @@ ORDER = (
     REPLICA_OUT_OF_ISR,
     COMMAND_OVERDUE,
     COMMAND_BACKLOG,
+    NO_STANDBY,
+    STANDBY_MISSING,
     DELETION_WAITS,
     OPERATION_WAITS,
     CANCELLATION_WAITS,

@@ -9,7 +9,7 @@ from tidelog.inspection.explain import causes, next_steps
 from tidelog.inspection.explain.causes import Reason, Root, Symptom
 from tidelog.inspection.explain.cluster_view import ClusterView, Life
 from tidelog.inspection.explain.replicas import failure_of, why_broker_does_nothing
-from tidelog.inspection.explain.words import brokers, clock_time, listed, name_of_key, since
+from tidelog.inspection.explain.words import ago, brokers, listed, name_of_key, since
 from tidelog.inspection.model import NOT_KNOWN, InSyncMember, PartitionKeyState
 from tidelog.model import NO_EPOCH, NO_LEADER, TopicPartition
 from tidelog.wording import plural
@@ -288,32 +288,19 @@ def unclean_election(view: ClusterView, key: PartitionKeyState) -> Symptom | Non
     if key.unclean_leader_epoch == NO_EPOCH or key.unclean_leader_epoch != key.leader_epoch:
         return None
     name = name_of_key(key)
+    at_ms = key.unclean_elected_at_ms
+    when = f" {ago(at_ms, view.now_ms())}" if at_ms else ", at a time that its key does not tell"
     evidence = [
-        f"broker {key.leader} was elected in leader epoch {key.leader_epoch} though it may lack "
-        "committed records"
-        + (f", {since(key.changed_at_ms, view.now_ms())}" if key.changed_at_ms else "")
+        f"{name}: broker {key.leader} was elected in leader epoch {key.leader_epoch}{when}, though "
+        "it may lack committed records"
     ]
-    if key.lost_records > 0:
-        lost = f"{plural(key.lost_records, 'record')} that replicas were known to hold were cut"
-    elif key.lost_records == 0:
-        # What a machine lost when it was rebooted no log tells.
-        lost = (
-            "no log that was compared held more than its own; records that every replica had lost "
-            "before are not counted"
-        )
-    else:
-        lost = (
-            "how many records were lost is not known: a replica had lost data before, or not all "
-            "logs could be compared"
-        )
-    evidence.append(lost)
+    evidence.append(f"{name}: {_loss(key)}")
     leading = view.leading(key)
     if leading is not None:
         evidence.append(
-            f"its log begins at {leading[0].log_start_offset} and ends now at "
+            f"{name}: its log begins at {leading[0].log_start_offset} and ends now at "
             f"{leading[0].log_end_offset}"
         )
-    when = f"before {clock_time(key.changed_at_ms)}" if key.changed_at_ms else "before"
     return Symptom(
         causes.UNCLEAN_ELECTION,
         causes.WARNING,
@@ -321,9 +308,23 @@ def unclean_election(view: ClusterView, key: PartitionKeyState) -> Symptom | Non
         f"{name} was led uncleanly into its present epoch {key.leader_epoch}: committed records "
         "may be lost",
         "were led uncleanly into their present epochs: committed records may be lost",
-        f"Compare what producers had acknowledged {when} with what the topic has; consumers "
-        "that had read further are told (LogTruncatedError). The mark goes with the next clean "
-        "election.",
+        next_steps.of_unclean_election([name], at_ms),
         tuple(evidence),
         broker=key.leader,
+        next_for=partial(next_steps.of_unclean_election, elected_at_ms=at_ms),
+    )
+
+
+def _loss(key: PartitionKeyState) -> str:
+    if key.lost_records > 0:
+        return f"{plural(key.lost_records, 'record')} that replicas were known to hold were cut"
+    if key.lost_records == 0:
+        # What a machine lost when it was rebooted no log tells.
+        return (
+            "no log that was compared held more than its own; records that every replica had lost "
+            "before are not counted"
+        )
+    return (
+        "how many records were lost is not known: a replica had lost data before, or not all "
+        "logs could be compared"
     )

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 
-from tidelog.inspection.explain import broker_identity, causes, control, operations, roots, store
+from tidelog.inspection.explain import (
+    broker_identity,
+    causes,
+    control,
+    operations,
+    roots,
+    standbys,
+    store,
+)
 from tidelog.inspection.explain.causes import Root, Symptom
 from tidelog.inspection.explain.cluster_view import ClusterView, Life
 from tidelog.inspection.explain.observed import Observed
@@ -90,6 +98,7 @@ def _whole_cluster(view: ClusterView, following: roots.Following) -> Iterator[Fi
     yield from store.slow(view)
     if view.observed.tellers:
         yield from control.no_controller(view)
+        yield from standbys.no_standby(view)
     if not view.observed.states:
         yield from control.nobody_tells(view)
 

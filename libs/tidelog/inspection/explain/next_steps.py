@@ -8,10 +8,12 @@ from typing import NamedTuple
 
 from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.causes import Root
-from tidelog.inspection.explain.words import MAX_NAMED, brokers, listed
+from tidelog.inspection.explain.words import MAX_NAMED, brokers, clock_time, listed
 from tidelog.model import TopicPartition
 
 MAX_COMMANDS = 3
+# What led to an election came before it.
+TRACED_BEFORE_MS = 60_000
 
 
 class Stall(NamedTuple):
@@ -109,6 +111,19 @@ def of_not_preferred(names: Sequence[TopicPartition], *, has_controller: bool) -
     return (
         "Nothing is lost. The controller returns leadership by itself where leader_balance is set; "
         f"at once: {command}"
+    )
+
+
+def of_unclean_election(names: Sequence[TopicPartition], elected_at_ms: int) -> str:
+    """`elected_at_ms`: of the first of them; 0: not known."""
+    before = f"before {clock_time(elected_at_ms)}" if elected_at_ms else "before the election"
+    since = f" --since {clock_time(elected_at_ms - TRACED_BEFORE_MS)}" if elected_at_ms else ""
+    shown = names[:MAX_NAMED] if len(names) <= MAX_NAMED else sorted({n.topic for n in names})
+    return (
+        f"See how it came to it: tidelog trace {' '.join(map(str, shown[:MAX_NAMED]))}{since}. "
+        f"Compare what producers had acknowledged {before} with what the topic has; consumers that "
+        "had read further get a LogTruncatedError. The finding ends with the next clean election: "
+        f"tidelog leaders move {names[0]}=BROKER, with a replica in sync."
     )
 
 

@@ -216,6 +216,7 @@ def _key_state(
         synced=bool(topic and topic.rules.synced),
         move=_move_state(context, partition, held, topic),
         replication_factor=topic.entry.replication_factor if topic else 0,
+        unclean_elected_at_ms=state.unclean_elected_at_ms,
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidelog.inspection.model import NOT_KNOWN
-from tidelog.model import TopicPartition
+from tidelog.model import NO_EPOCH, TopicPartition
 from tidelog.state_changes.event import NO_BROKER, NO_REVISION, Cause, Change, Detail, Kind, Stage
 from tidelog_controller.core.request_telling import asked_by, requested_by
 from tidelog_controller.policies.causes import (
@@ -154,7 +154,7 @@ class TransactionTelling:
                 change = same[origin] = Change(name, cause, wall_ms, origin[1])
             kinds.append(kind_of(old, new, deleting=deleting))
             changes.append(change)
-            writes.append(write if new is None else write.deciding(new.with_change(change)))
+            writes.append(write if new is None else write.deciding(_stamped(old, new, change)))
         requested = BatchStage(Stage.REQUESTED, writes, kinds, changes)
         self._batches[name] = requested
         self._tell(TellEach(requested, len(writes)))
@@ -379,3 +379,13 @@ def _log_end(broker_id: int, log: ReplicaSummary | None) -> str:
     end = f"broker {broker_id} ends at {log.log_end_offset} in {epoch}"
     before = log.before_cut
     return end if before is None else f"{end}, and ended at {before.log_end_offset} before a cut"
+
+
+def _stamped(old: LeaderAndIsr | None, new: LeaderAndIsr, change: Change) -> LeaderAndIsr:
+    """With its change; of an unclean election with its time, which later changes of the ISR
+    leave as it is."""
+    stamped = new.with_change(change)
+    is_new = old is None or old.leader_epoch < new.leader_epoch
+    if is_new and NO_EPOCH < new.leader_epoch == new.unclean_leader_epoch:
+        return replace(stamped, unclean_elected_at_ms=change.requested_at_ms)
+    return stamped

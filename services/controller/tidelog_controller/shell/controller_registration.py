@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 from structlog.typing import FilteringBoundLogger
 
 from tidelog_controller.shell.lease_end import end_lease
+from tidelog_runtime.clock import Clock
+from tidelog_runtime.metadata.keys import Keys
+from tidelog_runtime.metadata.known_controllers import (
+    SEEN_INTERVAL_SECONDS,
+    KnownController,
+    encode_known_controller,
+)
 from tidelog_runtime.metadata.schema import ControllerProcess, encode
 from tidelog_runtime.metadata.store import (
     Lease,
     LeaseLostError,
     MetadataStore,
     Put,
+    StoreError,
     StoreRolledBackError,
     StoreUnavailableError,
     Transaction,
@@ -30,13 +39,17 @@ class ControllerRegistration:
     def __init__(
         self,
         store: MetadataStore,
-        key: str,
+        keys: Keys,
+        controller_id: int,
         process: ControllerProcess,
         lease_ttl_seconds: int,
+        clock: Clock,
         log: FilteringBoundLogger,
     ) -> None:
         self._store = store
-        self._key = key
+        self._clock = clock
+        self._key = keys.controller_process(controller_id)
+        self._known_key = keys.known_controller(controller_id)
         self._process = process
         self._lease_ttl_seconds = lease_ttl_seconds
         self._log = log
@@ -53,16 +66,43 @@ class ControllerRegistration:
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             try:
-                await lease.wait_lost()
+                await self._stay_known(lease)
+            except asyncio.CancelledError:
+                await self._note_stop()
+                raise
             finally:
                 await self._end(lease)
+
+    async def _stay_known(self, lease: Lease) -> None:
+        """Until the lease is lost."""
+        while True:
+            try:
+                async with asyncio.timeout(SEEN_INTERVAL_SECONDS):
+                    await lease.wait_lost()
+                    return
+            except TimeoutError:
+                await self._note(self._seen())
+
+    def _seen(self, stopped_at_ms: int = 0) -> Put:
+        known = KnownController(self._process.address, self._clock.wall_ms(), stopped_at_ms)
+        return Put(self._known_key, encode_known_controller(known))
+
+    async def _note(self, put: Put) -> None:
+        """Nothing is decided by it: where the store does not answer, the next one does."""
+        with suppress(StoreError):
+            await self._store.transact(Transaction([], [put]))
+
+    async def _note_stop(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(REVOKE_TIMEOUT_SECONDS):
+                await self._note(self._seen(stopped_at_ms=self._clock.wall_ms()))
 
     async def _register(self) -> Lease:
         lease = await self._store.grant_lease(self._lease_ttl_seconds)
         written = False
         try:
             put = Put(self._key, encode(self._process), lease.id)
-            await self._store.transact(Transaction([], [put]))
+            await self._store.transact(Transaction([], [put, self._seen()]))
             written = True
         finally:
             # Should it be written after all, it goes with the lease.

@@ -52,9 +52,11 @@ class ControllerService:
         )
         self._registration = ControllerRegistration(
             environment.store,
-            environment.keys.controller_process(entry.controller_id),
+            environment.keys,
+            entry.controller_id,
             ControllerProcess(entry.address, self._started_at_ms, entry.external_address),
             lease_ttl_seconds,
+            environment.clock,
             environment.log,
         )
         # Set once the store is known to hold a cluster that this version may write to.
@@ -144,6 +146,7 @@ class ControllerService:
             state,
             active_address=active.address if active else "",
             controllers=self._roster.controllers,
+            missing_controllers=self._roster.missing(self._environment.clock.wall_ms()),
         )
 
     async def _rule(self, leadership: Leadership) -> None:

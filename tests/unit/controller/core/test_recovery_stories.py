@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import NOT_KNOWN
 from tidelog.model import NO_EPOCH, NO_LEADER
-from tidelog.state_changes.event import Kind, Stage
+from tidelog.state_changes.event import Cause, Change, Kind, Stage
 from tidelog_controller.state.events import ReplicasDescribed
 from tidelog_runtime.metadata.schema import NOT_WHOLE, Member
 from tidelog_runtime.metadata.store import ModRevision, Transaction
@@ -296,3 +296,16 @@ def test_a_leader_that_resigns_is_followed_at_once() -> None:
     assert state.leader not in (former, NO_LEADER)
     assert former not in state.isr_ids
     assert not is_unclean(driver)
+
+
+def test_the_time_of_an_unclean_election_outlives_changes_of_the_isr() -> None:
+    driver = cluster(1)
+    driver.create_topic(partitions=1, replication_factor=1)
+    write(driver, driver.state().resigned(1))
+    driver.watch()
+    elected = driver.state()
+    assert elected.unclean_elected_at_ms == elected.change.requested_at_ms > 0
+    later = elected.with_isr(elected.isr).with_change(Change("b1-7", Cause.CAUGHT_UP, 77))
+    write(driver, later)
+    driver.watch()
+    assert driver.state().unclean_elected_at_ms == elected.unclean_elected_at_ms

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from tidelog.inspection.model import RegisteredController
+from tidelog.inspection.model import MissingController, RegisteredController
 from tidelog.state_changes.event import Cause, Kind
 from tidelog_controller.shell.controller_roster import ControllerRoster
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.metadata.keys import Keys
+from tidelog_runtime.metadata.known_controllers import (
+    MISSED_FOR_MS,
+    KnownController,
+    encode_known_controller,
+)
 from tidelog_runtime.metadata.schema import ControllerProcess, encode
 from tidelog_runtime.metadata.store import Changed, KeyValue, Snapshot
 from tidelog_runtime.telemetry.state_change_log import Filter, StateChangeLog
@@ -96,3 +101,35 @@ def test_the_end_of_a_registration_says_so() -> None:
     (left,) = log.recent(Filter())
     assert left.cause is Cause.REGISTRATION_ENDED
     assert left.details["address"] == "host:1"
+
+
+def past(
+    controller_id: int, revision: int, seen_at_ms: int = 100, stopped_at_ms: int = 0
+) -> KeyValue:
+    key = KEYS.known_controller(controller_id)
+    value = encode_known_controller(KnownController("host:2", seen_at_ms, stopped_at_ms))
+    return KeyValue(key, value, revision, revision)
+
+
+def test_who_has_run_and_is_not_registered_is_missing() -> None:
+    told = Told()
+    told.roster.load(snapshot(9, item(ONE, 4), past(1, 4), item(TWO, 5), past(2, 5)))
+    assert told.roster.missing(100) == ()
+    told.put(past(2, 12, stopped_at_ms=90))
+    told.roster.apply([Changed(TWO, None, 13)])
+    assert told.roster.missing(100) == (MissingController(2, "host:2", 100, 90),)
+
+
+def test_who_has_not_run_for_long_was_taken_out_of_service() -> None:
+    told = Told()
+    told.roster.load(snapshot(9, item(ONE, 4), past(2, 5)))
+    assert len(told.roster.missing(100 + MISSED_FOR_MS)) == 1
+    assert told.roster.missing(101 + MISSED_FOR_MS) == ()
+
+
+def test_what_is_written_by_hand_under_known_controllers_is_passed_over() -> None:
+    told = Told()
+    odd = KeyValue(KEYS.known_controllers + "x", b"{}", 5, 5)
+    broken = KeyValue(KEYS.known_controller(2), b"[]", 5, 5)
+    told.roster.load(snapshot(9, odd, broken))
+    assert told.roster.missing(100) == ()

@@ -186,6 +186,11 @@ async def test_a_controller_that_stops_is_no_longer_listed(world: World) -> None
     await until(lambda: bool(first.told(Kind.CONTROLLER_LEFT)))
     assert await world.store.get(KEYS.controller_process(2)) is None
     assert await world.store.get(KEYS.controller_process(1)) is not None
+    described = (await first.service.describe(StateRequest())).controller
+    assert described is not None
+    [missing] = described.missing_controllers
+    assert missing.controller_id == 2
+    assert missing.stopped_at_ms > 0
 
 
 async def test_a_registration_outlives_a_reign(world: World) -> None:

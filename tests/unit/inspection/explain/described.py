@@ -19,6 +19,7 @@ from tidelog.inspection.model import (
     HeardBroker,
     InSyncMember,
     LeaderState,
+    MissingController,
     PartitionKeyState,
     RegisteredBroker,
     RejectedStart,
@@ -45,6 +46,7 @@ class DescribedCluster:
     registered: dict[int, RegisteredBroker] = field(default_factory=dict)
     silent: list[SilentService] = field(default_factory=list)
     departures: list[Departure] = field(default_factory=list)
+    missing_controllers: list[MissingController] = field(default_factory=list)
     rejected_starts: list[RejectedStart] = field(default_factory=list)
     backlogs: list[BrokerBacklog] = field(default_factory=list)
     deletions: list[WaitingDeletion] = field(default_factory=list)
@@ -248,6 +250,7 @@ class DescribedCluster:
                 tuple(self.keys.values()),
                 registered=tuple(self.registered.values()),
                 operations=self.operations,
+                missing_controllers=tuple(self.missing_controllers),
                 rejected_starts=tuple(self.rejected_starts),
             )
         return ServiceState(

@@ -364,10 +364,41 @@ def test_a_consumer_that_waits_while_records_are_on_their_way_is_no_news(
 
 
 def test_an_unclean_election_is_told_in_its_epoch(cluster: DescribedCluster) -> None:
-    cluster.partition("sea/0", unclean_leader_epoch=5, lost_records=12)
+    at_ms = NOW_MS - 90_000
+    cluster.partition(
+        "sea/0",
+        unclean_leader_epoch=5,
+        lost_records=12,
+        unclean_elected_at_ms=at_ms,
+        changed_at_ms=NOW_MS - 1_000,
+    )
     unclean = found(cluster.explain(), "unclean_election")
     assert (unclean.severity, unclean.partition) == ("warning", 0)
-    assert "12 records that replicas were known to hold were cut" in said(unclean)
+    assert "sea/0: 12 records that replicas were known to hold were cut" in said(unclean)
+    # Not the time of the ISR change that came after it.
+    assert "sea/0: broker 1 was elected in leader epoch 5 at 2023-11-14T22:11:50Z (1 min 30 s" in (
+        said(unclean)
+    )
+    assert "tidelog trace sea/0 --since 2023-11-14T22:10:50Z." in unclean.next_step
+    assert "tidelog leaders move sea/0=BROKER" in unclean.next_step
+
+
+def test_unclean_elections_are_one_finding_that_names_each_partition(
+    cluster: DescribedCluster,
+) -> None:
+    for i in range(2):
+        cluster.partition(f"sea/{i}", unclean_leader_epoch=5, unclean_elected_at_ms=NOW_MS - 9_000)
+    unclean = found(cluster.explain(), "unclean_election")
+    assert "sea/0: broker 1 was elected" in said(unclean)
+    assert "sea/1: broker 1 was elected" in said(unclean)
+    assert "tidelog trace sea/0 sea/1 --since" in unclean.next_step
+
+
+def test_an_unclean_election_of_an_older_release_has_no_time(cluster: DescribedCluster) -> None:
+    cluster.partition("sea/0", unclean_leader_epoch=5, changed_at_ms=NOW_MS - 1_000)
+    unclean = found(cluster.explain(), "unclean_election")
+    assert "at a time that its key does not tell" in said(unclean)
+    assert "--since" not in unclean.next_step
 
 
 def test_a_loss_that_cannot_be_excluded_is_not_denied(cluster: DescribedCluster) -> None:

@@ -1,0 +1,85 @@
+"""Whether another controller can take over from the active one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidelog.inspection.explain import causes
+from tidelog.inspection.explain.cluster_view import ClusterView
+from tidelog.inspection.explain.observed import Listening, SilentService
+from tidelog.inspection.explain.words import ago, listed
+from tidelog.inspection.model import Finding, MissingController
+
+# These live, and may take over, however late they answer here.
+_MAY_TAKE_OVER = (Listening.BUSY, Listening.ERRS)
+
+
+def no_standby(view: ClusterView) -> Iterator[Finding]:
+    """Of a cluster that has had a standby: one that is run with a single controller on purpose
+    has nothing to be told."""
+    if view.active is None or view.reign is None:
+        return
+    silent = {s.id: s for s in view.silent_controllers() if s.id != view.active.id}
+    past = {m.controller_id: m for m in view.reign.missing_controllers}
+    answering = {state.id for state in view.controllers}
+    standbys = answering - {view.active.id}
+    standbys |= {b for b, s in silent.items() if s.listening in _MAY_TAKE_OVER}
+    away = sorted({*silent, *past} - answering - standbys)
+    if not away:
+        return
+    evidence = tuple(_why_away(view, b, silent.get(b), past.get(b)) for b in away)
+    names = listed(f"controller {b}" for b in away)
+    are = "is" if len(away) == 1 else "are"
+    who = f"controller-{view.active.id}"
+    if standbys:
+        yield Finding(
+            causes.STANDBY_MISSING,
+            causes.INFO,
+            f"{names} {are} not there; {listed(f'controller {b}' for b in sorted(standbys))} can "
+            f"take over from {who}",
+            evidence,
+            _next_step(away[0], silent.get(away[0])),
+        )
+        return
+    yield Finding(
+        causes.NO_STANDBY,
+        causes.WARNING,
+        f"{who} is active, and no standby controller can take over: {names} {are} not there",
+        evidence,
+        _next_step(away[0], silent.get(away[0])),
+    )
+
+
+def _why_away(
+    view: ClusterView,
+    controller_id: int,
+    silent: SilentService | None,
+    past: MissingController | None,
+) -> str:
+    said = f"controller-{controller_id}"
+    if silent is not None:
+        said += f" at {silent.address} {silent.listening.value}; asked, it {silent.problem}"
+    elif past is not None:
+        said += f" at {past.address} is not registered"
+    if past is not None and past.stopped_at_ms:
+        return f"{said}; it was stopped {ago(past.stopped_at_ms, view.now_ms())}"
+    if past is not None:
+        return f"{said}; its last process has ended without being stopped in order"
+    return said
+
+
+def _next_step(controller_id: int, silent: SilentService | None) -> str:
+    if silent is not None and silent.listening is Listening.ACCEPTS:
+        return (
+            f"Look at the process of controller {controller_id}: is it stopped (kill -CONT PID "
+            "lets it continue), or starved of CPU or memory? Restart it where it does not recover."
+        )
+    if silent is not None and silent.listening is Listening.SILENT:
+        return (
+            f"Check the machine of controller {controller_id} and the network to it; start the "
+            "controller again if its process has ended."
+        )
+    return (
+        f"Start controller {controller_id} again. One that was taken out of service for good is "
+        "forgotten seven days after its last sign of life."
+    )
