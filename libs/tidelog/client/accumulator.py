@@ -14,15 +14,14 @@ was appended comes after it, and one whose answer was lost is appended twice.
 
 from __future__ import annotations
 
-import enum
 from bisect import insort
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import cache
 
 from tidelog.client.delivery import Appended, Outcome
 from tidelog.client.open_batches import MAX_GATHERING_MS
+from tidelog.client.partition_queue import Idempotence, PartitionQueue
 from tidelog.client.produce_errors import (
     FAULT_OF_ONE,
     MAYBE_APPENDED,
@@ -34,7 +33,7 @@ from tidelog.client.produce_errors import (
     not_in_time,
     not_written_before,
 )
-from tidelog.client.retry import Backoff, Leader, Route
+from tidelog.client.retry import Backoff, Leader
 from tidelog.client.sealed_batch import Group, Request, SealedBatch
 from tidelog.client.sequences import Fate, Identity, Numbering
 from tidelog.errors import ErrorCode, TidelogError
@@ -44,41 +43,6 @@ from tidelog.rpc.trace_context import Metadata
 
 # Of an idempotent producer's partition whose batches queue up, so many share a request.
 SHARED_BATCHES = 3
-
-
-class Idempotence(enum.Enum):
-    """Whether batches carry a producer's sequences, and whose. GIVEN: of a name, and each record
-    keeps the sequence that it has: where one is not written, no other takes its place."""
-
-    OFF = enum.auto()
-    UNNAMED = enum.auto()
-    NAMED = enum.auto()
-    GIVEN = enum.auto()
-
-    @property
-    def of_a_name(self) -> bool:
-        return self in (Idempotence.NAMED, Idempotence.GIVEN)
-
-
-@dataclass(slots=True)
-class _Queue:
-    partition: TopicPartition
-    # None: batches carry no sequence.
-    numbering: Numbering | None
-    waiting: deque[SealedBatch] = field(default_factory=deque)
-    in_flight: int = 0
-    # A batch failed while others were in flight: nothing is sent until they are answered.
-    settling: bool = False
-    next_number: int = 0
-    # Somebody asks where a named producer goes on.
-    positioning: bool = False
-    route: Route = field(default_factory=Route)
-    last_error: TidelogError | None = None
-
-    @property
-    def waits_for_number(self) -> bool:
-        """Whether the next to be sent has no sequence yet, and needs one."""
-        return self.numbering is not None and bool(self.waiting) and self.waiting[0].batch is None
 
 
 class Accumulator:
@@ -104,9 +68,9 @@ class Accumulator:
         self._max_in_flight_per_partition = max_in_flight_per_partition
         self._idempotence = idempotence
         self._identity: Identity | None = None
-        self._queues: dict[TopicPartition, _Queue] = {}
+        self._queues: dict[TopicPartition, PartitionQueue] = {}
         # Queues with waiting batches; those that were just served are at the end.
-        self._waiting: dict[TopicPartition, _Queue] = {}
+        self._waiting: dict[TopicPartition, PartitionQueue] = {}
         # By broker, when each was sent that has no answer yet; the newest is last.
         self._in_flight: dict[int, dict[Request, int]] = {}
         self.unsettled = 0
@@ -141,10 +105,10 @@ class Accumulator:
         queue.numbering.adopt(self._identity)
         queue.numbering.positioned(next_sequence)
 
-    def _queue(self, partition: TopicPartition) -> _Queue:
+    def _queue(self, partition: TopicPartition) -> PartitionQueue:
         queue = self._queues.get(partition)
         if queue is None:
-            queue = self._queues[partition] = _Queue(partition, self._new_numbering())
+            queue = self._queues[partition] = PartitionQueue(partition, self._new_numbering())
         return queue
 
     def _new_numbering(self) -> Numbering | None:
@@ -190,16 +154,18 @@ class Accumulator:
                 found.add(leader.broker_id)
         return found
 
-    def _can_send(self, queue: _Queue, leader: Leader, now_ms: int) -> bool:
+    def _can_send(self, queue: PartitionQueue, leader: Leader, now_ms: int) -> bool:
         """Whether the next batch of the queue may be sent there now, if there is room for another
         request. Brings its numbering up to date."""
         if queue.settling or queue.in_flight >= self._max_in_flight_per_partition:
+            return False
+        if queue.gone is not None:
             return False
         if queue.numbering is not None and not self._can_number(queue, queue.numbering):
             return False
         return queue.route.open_to(leader, now_ms)
 
-    def _would_wait(self, queue: _Queue, leader: Leader, now_ms: int) -> bool:
+    def _would_wait(self, queue: PartitionQueue, leader: Leader, now_ms: int) -> bool:
         """Whether a batch that is put at the end of the queue could not be sent now."""
         no_room = queue.numbering is not None and not queue.numbering.room
         return no_room or not self._can_send(queue, leader, now_ms)
@@ -220,7 +186,7 @@ class Accumulator:
                 self._take(queue, leader, request)
         return [*full, *filling.values()]
 
-    def _can_number(self, queue: _Queue, numbering: Numbering) -> bool:
+    def _can_number(self, queue: PartitionQueue, numbering: Numbering) -> bool:
         """Whether the next batch has a sequence, or may get one."""
         if not queue.in_flight:
             numbering.mend()
@@ -253,7 +219,7 @@ class Accumulator:
         in_flight[request] = now_ms
         return request
 
-    def _take(self, queue: _Queue, leader: Leader, request: Request) -> None:
+    def _take(self, queue: PartitionQueue, leader: Leader, request: Request) -> None:
         taken: list[SealedBatch] = []
         numbering = queue.numbering
         while queue.waiting:
@@ -292,9 +258,10 @@ class Accumulator:
         queue.last_error = None
         offset = where.base_offset
         for batch in group.batches:
-            self._settle(batch, where._replace(base_offset=offset))
+            self._settle(queue, batch, where._replace(base_offset=offset))
             if offset >= 0:
                 offset += batch.encoded.record_count
+        self._end_gone(queue)
         return list(group.batches)
 
     def failed(
@@ -315,6 +282,10 @@ class Accumulator:
             error = name_taken(error)
             self._end(error)
         queue = self._landed(group)
+        if queue.gone is not None:
+            gone = self._give_up(group, queue.gone, error.code in MAYBE_APPENDED)
+            self._end_gone(queue)
+            return gone
         queue.last_error = error
         retriable = error.retriable and self.fatal is None
         if queue.numbering is not None and error.code in SEQUENCE_REFUSED:
@@ -342,7 +313,7 @@ class Accumulator:
     def _give_up(self, group: Group, error: TidelogError, maybe: bool) -> list[SealedBatch]:
         for batch in group.batches:
             batch.in_doubt = batch.in_doubt or maybe
-            self._settle(batch, doubtful(batch, error))
+            self._settle(self._queues[batch.partition], batch, doubtful(batch, error))
         return list(group.batches)
 
     def wants_identity(self) -> bool:
@@ -384,10 +355,11 @@ class Accumulator:
         return wanted
 
     def positioned(self, partition: TopicPartition, next_sequence: int) -> None:
-        queue = self._queues[partition]
+        queue = self._queues.get(partition)
+        if queue is None or queue.numbering is None:
+            return  # the partition is gone
         queue.positioning = False
         queue.route.succeeded()
-        assert queue.numbering is not None
         queue.numbering.positioned(next_sequence)
 
     def position_failed(
@@ -399,7 +371,9 @@ class Accumulator:
         *,
         stale: bool,
     ) -> None:
-        queue = self._queues[partition]
+        queue = self._queues.get(partition)
+        if queue is None or queue.numbering is None:
+            return  # the partition is gone
         queue.positioning = False
         queue.last_error = error
         if error.code is ErrorCode.FENCED_PRODUCER_EPOCH:
@@ -424,8 +398,36 @@ class Accumulator:
             queue.waiting.clear()
         self._waiting.clear()
         for batch in batches:
-            self._settle(batch, doubtful(batch, error))
+            self._settle(self._queues[batch.partition], batch, doubtful(batch, error))
         return batches
+
+    def fail_gone(self, partition: TopicPartition, error: TidelogError) -> None:
+        """Settles all that waits for a partition which does not exist any more, and what is in
+        flight for it as soon as that is answered."""
+        queue = self._queues[partition]
+        self._waiting.pop(partition, None)
+        batches = [*queue.waiting]
+        queue.waiting.clear()
+        queue.gone = error
+        if self._idempotence is not Idempotence.GIVEN:
+            # Its sequences end with the partition: no later batch continues them.
+            queue.numbering = None
+        self._end_gone(queue)
+        for batch in batches:
+            self._settle(queue, batch, doubtful(batch, error))
+
+    def _end_gone(self, queue: PartitionQueue) -> None:
+        """Forgets a partition that is gone once nothing is in flight for it. What waits by then
+        was sent to a later partition of the same name, and has sequences of its own."""
+        if queue.gone is None or queue.in_flight:
+            return
+        queue.gone = None
+        if self._idempotence is Idempotence.GIVEN:
+            return
+        if queue.waiting:
+            queue.numbering = self._new_numbering()
+        else:
+            del self._queues[queue.partition]
 
     def next_retry_ms(self, now_ms: int) -> int | None:
         """When the next partition that failed may be tried again. One whose time has come
@@ -450,14 +452,14 @@ class Accumulator:
         """How many batches wait in each queue."""
         return {partition: len(queue.waiting) for partition, queue in self._waiting.items()}
 
-    def _landed(self, group: Group) -> _Queue:
+    def _landed(self, group: Group) -> PartitionQueue:
         queue = self._queues[group.partition]
         queue.in_flight -= 1
         if not queue.in_flight:
             queue.settling = False
         return queue
 
-    def _expire(self, queue: _Queue, now_ms: int) -> list[SealedBatch]:
+    def _expire(self, queue: PartitionQueue, now_ms: int) -> list[SealedBatch]:
         # In order of their numbers, and so of their deadlines.
         expired: list[SealedBatch] = []
         while queue.waiting and queue.waiting[0].deadline_ms <= now_ms:
@@ -465,19 +467,19 @@ class Accumulator:
         if not queue.waiting:
             self._waiting.pop(queue.partition, None)
         for batch in expired:
-            self._settle(batch, not_in_time(batch, queue.route.failures, queue.last_error))
+            self._settle(queue, batch, not_in_time(batch, queue.route.failures, queue.last_error))
         return expired
 
-    def _fail_unnumbered(self, queue: _Queue, error: TidelogError) -> None:
+    def _fail_unnumbered(self, queue: PartitionQueue, error: TidelogError) -> None:
         failed = [batch for batch in queue.waiting if batch.batch is None]
         queue.waiting = deque(batch for batch in queue.waiting if batch.batch is not None)
         if not queue.waiting:
             self._waiting.pop(queue.partition, None)
         for batch in failed:
-            self._settle(batch, error)
+            self._settle(queue, batch, error)
 
-    def _settle(self, batch: SealedBatch, outcome: Outcome) -> None:
-        numbering = self._queues[batch.partition].numbering
+    def _settle(self, queue: PartitionQueue, batch: SealedBatch, outcome: Outcome) -> None:
+        numbering = queue.numbering
         self.unsettled -= 1
         if numbering is not None:
             fate = Fate.WRITTEN

@@ -68,6 +68,9 @@ class LeaderAsker:
         last: TidelogError | None = None
         denied_since: dict[TopicPartition, int] = {}
         while missing:
+            for partition, error in self._gone(missing):
+                del missing[partition]
+                yield partition, error
             for partition, outcome in await self._ask_open(missing, ask):
                 if isinstance(outcome, TidelogError) and self._may_change(
                     partition, outcome, denied_since
@@ -98,10 +101,16 @@ class LeaderAsker:
         now_ms = self._clock.monotonic_ms()
         return now_ms - denied_since.setdefault(partition, now_ms) < DENIED_MS
 
+    def _gone(
+        self, partitions: Iterable[TopicPartition]
+    ) -> list[tuple[TopicPartition, TidelogError]]:
+        """Those that were removed, or whose topic was deleted, since they were checked."""
+        return [(p, error) for p in partitions if (error := self._metadata.gone(p)) is not None]
+
     async def _refused(
         self, partitions: Iterable[TopicPartition]
     ) -> list[tuple[TopicPartition, TidelogError]]:
-        """Those that do not exist; all where nobody tells."""
+        """Those that do not exist; all of them where no broker answers."""
 
         async def refusal(partition: TopicPartition) -> TidelogError | None:
             try:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 
 from tidelog.client.clock import Clock
 from tidelog.client.connections import Connections
 from tidelog.client.delivery import mark_seen
 from tidelog.client.hedging import first_answer
 from tidelog.client.metadata_cache import KnownTopic, MetadataCache
+from tidelog.client.producer_settings import at_least
 from tidelog.client.request_fields import built
 from tidelog.client.retry import Leader
 from tidelog.errors import ErrorCode, TidelogError, unknown_partition, unknown_topic
@@ -34,6 +36,13 @@ UNREACHABLE_TIMEOUT_MS = 10_000
 # A topic that was created a moment ago may not be known to every broker yet.
 UNKNOWN_TOPIC_ATTEMPTS = 4
 UNKNOWN_TOPIC_PAUSE_MS = 50
+# How old knowledge of a topic in use may become before a broker is asked whether the topic still
+# exists and how many partitions it has. The answer leaves the partitions out, so that it costs
+# about as much as an empty fetch.
+DEFAULT_METADATA_MAX_AGE_MS = 10_000
+MIN_METADATA_MAX_AGE_MS = 100
+# One such request names at most so many topics; clients of more check them in turn.
+MAX_CHECKED_TOPICS = 500
 
 
 _PORT = re.compile("[0-9]{1,5}")
@@ -66,9 +75,12 @@ def _is_host(host: str) -> bool:
 
 
 class ClusterMetadata:
-    """Asks brokers, one refresh at a time, for the topics that somebody has asked about.
+    """Asks brokers, one refresh at a time, for the topics that are in use: those that were looked
+    up and exist, and those that are followed.
 
-    `on_change` is called after every refresh that brought an answer."""
+    - `on_change` is called after every refresh that brought an answer, and after every check that
+      found a topic changed.
+    - `max_age_ms`: every topic in use is checked this often, MAX_CHECKED_TOPICS at a time."""
 
     def __init__(
         self,
@@ -76,13 +88,21 @@ class ClusterMetadata:
         connections: Connections,
         clock: Clock,
         on_change: Callable[[], None] = lambda: None,
+        *,
+        max_age_ms: int = DEFAULT_METADATA_MAX_AGE_MS,
     ) -> None:
+        at_least(MIN_METADATA_MAX_AGE_MS, metadata_max_age_ms=max_age_ms)
+        self._max_age_ms = max_age_ms
         self._bootstrap = parse_bootstrap(bootstrap)
         self._connections = connections
         self._clock = clock
         self._on_change = on_change
         self._cache = MetadataCache()
-        self._interest: set[str] = set()
+        # Topics in use; those that were checked last are at the end.
+        self._interest: dict[str, None] = {}
+        # Of these, those that stay in use while they do not exist.
+        self._followed: frozenset[str] = frozenset()
+        self._aging: asyncio.Task[None] | None = None
         self._refreshing: asyncio.Task[broker_pb2.MetadataResponse] | None = None
         self._polling: asyncio.Task[None] | None = None
         self._poll_pause_ms = MIN_POLL_MS
@@ -114,9 +134,19 @@ class ClusterMetadata:
         if known.is_hint or known.leader_epoch < leader_epoch:
             self.poke()
 
-    def follow(self, topic: str) -> None:
-        """Refreshes ask for this topic too from now on."""
-        self._interest.add(topic)
+    def gone(self, partition: TopicPartition) -> TidelogError | None:
+        """The final error of a partition that was removed, or whose topic was deleted."""
+        return self._cache.gone(partition)
+
+    def want(self, topic: str) -> None:
+        """The next refresh asks for this topic too."""
+        self._use(topic)
+
+    def follow(self, topics: Iterable[str]) -> None:
+        """Keeps these topics fresh from now on, in place of those that were followed before."""
+        self._followed = frozenset(topics)
+        for topic in self._followed:
+            self._use(topic)
 
     def cached_topic(self, name: str) -> KnownTopic | None:
         return self._cache.topic(name)
@@ -132,8 +162,9 @@ class ClusterMetadata:
             await self.refresh_patiently((name,))
             known = self._cache.topic(name)
             if known is None and attempt == UNKNOWN_TOPIC_ATTEMPTS:
-                self._interest.discard(name)
-                raise self._cache.error(name) or unknown_topic(name)
+                error = self._cache.error(name) or unknown_topic(name)
+                self._forget(name)
+                raise error
             if known is None:
                 await asyncio.sleep(UNKNOWN_TOPIC_PAUSE_MS * attempt / 1000)
         return known
@@ -171,7 +202,8 @@ class ClusterMetadata:
         `UnreachableError` when no broker answers."""
         # A name that cannot be asked for would spoil every later question.
         built(broker_pb2.MetadataRequest, topics=names)
-        self._interest.update(names)
+        for name in names:
+            self._use(name)
         if self._refreshing is not None and names:
             # It may have been asked before the names were of interest.
             await asyncio.wait([self._refreshing])
@@ -196,11 +228,11 @@ class ClusterMetadata:
         else:
             request = built(broker_pb2.MetadataRequest, topics=topics)
         answer = await self._ask(request)
-        self._cache.apply(answer)
+        self._apply(answer)
         return answer
 
     async def close(self) -> None:
-        tasks = [task for task in (self._polling, self._refreshing) if task is not None]
+        tasks = [t for t in (self._polling, self._refreshing, self._aging) if t is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -225,13 +257,56 @@ class ClusterMetadata:
             answer = await self._ask(
                 broker_pb2.MetadataRequest(topics=names, cluster_only=not names)
             )
-            self._cache.apply(answer)
+            self._apply(answer)
             told = sum(len(topic.partitions) for topic in answer.topics)
             self._long_answer_ms = told // PARTITIONS_PER_POLL_MS
         finally:
             self._refreshing = None
         self._on_change()
         return answer
+
+    def _use(self, topic: str) -> None:
+        self._interest.setdefault(topic)
+        if self._aging is None:
+            self._aging = asyncio.create_task(self._keep_fresh())
+
+    def _forget(self, topic: str) -> None:
+        """Keeps nothing about a name that no topic has, unless it is followed."""
+        if topic not in self._followed:
+            self._interest.pop(topic, None)
+            self._cache.forget_missing(self._interest)
+
+    def _apply(self, answer: broker_pb2.MetadataResponse) -> list[str]:
+        changed = self._cache.apply(answer)
+        # A lookup may have given up while the answer was on its way.
+        self._cache.forget_missing(self._interest)
+        return changed
+
+    async def _keep_fresh(self) -> None:
+        while True:
+            await asyncio.sleep(self._max_age_ms / 1000)
+            # No broker answers: whoever needs metadata notices by itself.
+            with contextlib.suppress(UnreachableError, TidelogError):
+                await self._check_age()
+
+    async def _check_age(self) -> None:
+        names = list(islice(self._interest, MAX_CHECKED_TOPICS))
+        if not names:
+            return
+        request = broker_pb2.MetadataRequest(topics=names, without_partitions=True)
+        changed = self._apply(await self._ask(request))
+        for name in names:
+            if self._cache.is_denied(name):
+                self._forget(name)
+            elif name in self._interest:
+                del self._interest[name]
+                self._use(name)
+        existing = [name for name in changed if self._cache.topic(name) is not None]
+        if existing:
+            # For the leaders of what is new.
+            self._apply(await self._ask(broker_pb2.MetadataRequest(topics=existing)))
+        if changed:
+            self._on_change()
 
     def candidates(self) -> list[str]:
         """Every address, beginning each time with another, so that a broker that is

@@ -16,11 +16,11 @@ import logging
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from tidelog.client.ask_leaders import LeaderAsker
 from tidelog.client.clock import Clock, SystemClock
-from tidelog.client.cluster_metadata import ClusterMetadata
+from tidelog.client.cluster_metadata import DEFAULT_METADATA_MAX_AGE_MS, ClusterMetadata
 from tidelog.client.connections import Connections, GrpcConnections
 from tidelog.client.fetch_codec import FoundOffset
 from tidelog.client.fetch_state import FetchState, OnOutOfRange, to_open
@@ -45,6 +45,14 @@ _log = logging.getLogger(__name__)
 _Partitions = Iterable[TopicPartition | tuple[str, int]]
 
 
+class _Growing(NamedTuple):
+    """A topic of which all partitions are assigned, those that are added later too."""
+
+    topic: str
+    topic_id: str
+    partitions: int
+
+
 class Consumer:
     """Belongs to one event loop. Every error is a `TidelogError`.
 
@@ -61,6 +69,8 @@ class Consumer:
     - `offsets_timeout_ms`: how long leaders are asked for offsets before it is an error.
     - `on_unclean_election`: called, and a warning logged, once for each election after
       which records that were read may be gone.
+    - `metadata_max_age_ms`: added and removed partitions, and deleted topics, are noticed within
+      this time even if no fetch fails.
     """
 
     def __init__(
@@ -74,6 +84,7 @@ class Consumer:
         on_out_of_range: OnOutOfRange | str = OnOutOfRange.ERROR,
         offsets_timeout_ms: int = 30_000,
         on_unclean_election: Callable[[UncleanElection], None] | None = None,
+        metadata_max_age_ms: int = DEFAULT_METADATA_MAX_AGE_MS,
         connections: Connections | None = None,
         clock: Clock | None = None,
         rng: random.Random | None = None,
@@ -87,7 +98,11 @@ class Consumer:
         self._connections = connections or GrpcConnections()
         backoff = Backoff(rng or random.Random(), DEFAULT_MIN_BACKOFF_MS, DEFAULT_MAX_BACKOFF_MS)
         self._metadata = ClusterMetadata(
-            bootstrap, self._connections, self._clock, self._metadata_changed
+            bootstrap,
+            self._connections,
+            self._clock,
+            self._metadata_changed,
+            max_age_ms=metadata_max_age_ms,
         )
         asker = LeaderAsker(
             self._metadata, self._connections, self._clock, backoff, offsets_timeout_ms
@@ -109,6 +124,7 @@ class Consumer:
             on_unclean_election=self._unclean_election,
         )
         self._on_unclean_election = on_unclean_election
+        self._growing: _Growing | None = None
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -132,8 +148,11 @@ class Consumer:
         wanted = [TopicPartition(*partition) for partition in partitions]
         if start is OffsetPosition.TIMESTAMP:
             raise ValueError("start is EARLIEST or LATEST; use seek_to_time for a time")
-        for partition in wanted:
-            self._metadata.follow(partition.topic)
+        self._growing = None
+        self._assign(wanted, start)
+
+    def _assign(self, wanted: list[TopicPartition], start: OffsetPosition) -> None:
+        self._metadata.follow({partition.topic for partition in wanted})
         self._state.assign(wanted, start)
         self._fetcher.start()
         self._fetcher.wake()
@@ -141,9 +160,13 @@ class Consumer:
     async def assign_topic(
         self, topic: str, *, start: OffsetPosition = OffsetPosition.EARLIEST
     ) -> list[TopicPartition]:
-        """Reads all partitions of a topic and no others; returns them."""
-        partitions = await self.partitions_of(topic)
+        """Reads all partitions of a topic and no others; returns them. Partitions that are added
+        later are assigned when they are noticed, and read from their beginning, whatever `start`
+        says: all their records are younger than this call."""
+        known = await self._metadata.topic(topic)
+        partitions = [TopicPartition(topic, number) for number in range(known.partitions)]
         self.assign(partitions, start=start)
+        self._growing = _Growing(topic, known.topic_id, known.partitions)
         return partitions
 
     async def partitions_of(self, topic: str) -> list[TopicPartition]:
@@ -195,7 +218,7 @@ class Consumer:
         assigned = self._state.partitions
         if name not in assigned:
             self._state.assign([*assigned, name], OffsetPosition.EARLIEST)
-        self._metadata.follow(name.topic)
+            self._metadata.follow({partition.topic for partition in self._state.partitions})
         self._state.get(name).resume(offset, topic_id, read_epoch, end_offset)
         self._fetcher.start()
         self._fetcher.wake()
@@ -360,7 +383,20 @@ class Consumer:
         self._fetcher.wake()
 
     def _metadata_changed(self) -> None:
+        self._assign_added()
         self._fetcher.metadata_changed()
+
+    def _assign_added(self) -> None:
+        growing = self._growing
+        known = self._metadata.cached_topic(growing.topic) if growing is not None else None
+        if growing is None or known is None or known.topic_id != growing.topic_id:
+            # A later topic of the same name is another one: `poll` raises.
+            return
+        if known.partitions > growing.partitions:
+            added = range(growing.partitions, known.partitions)
+            new = [TopicPartition(growing.topic, number) for number in added]
+            self._assign([*self._state.partitions, *new], OffsetPosition.EARLIEST)
+            self._growing = growing._replace(partitions=known.partitions)
 
     def _unclean_election(self, election: UncleanElection) -> None:
         _log.warning(

@@ -397,6 +397,17 @@ class FetchState:
             "seek to one of these, or set on_out_of_range to earliest or latest",
         )
 
+    def fail_gone(
+        self,
+        leader_of: Callable[[TopicPartition], Leader | None],
+        gone: Callable[[TopicPartition], TidelogError | None],
+    ) -> None:
+        """Ends partitions that do not exist any more with the error that `gone` gives."""
+        for partition, assigned in self._assigned.items():
+            # One without a position may not be known to exist yet.
+            if assigned.reset is None and assigned.error is None and leader_of(partition) is None:
+                assigned.error = gone(partition)
+
     def wants_metadata(self, leader_of: Callable[[TopicPartition], Leader | None]) -> bool:
         return any(
             a.reset is None and a.error is None and a.route.wants_metadata(leader_of(p))

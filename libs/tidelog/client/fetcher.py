@@ -116,6 +116,7 @@ class Fetcher:
             pending = _Pending(plan, now_ms)
             self._fetches[self._spawn(self._fetch(pending))] = pending
             due.append(self._late_ms(pending))
+        self._state.fail_gone(self._metadata.leader, self._metadata.gone)
         if self._state.has_error:
             # Found while planning, and told by whoever takes next.
             self.arrived.set()

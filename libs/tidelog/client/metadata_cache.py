@@ -3,15 +3,20 @@
 Answers come from different brokers, and not in the order of what they tell: nothing that
 is known is replaced by something older (interleaving 13 of ARCHITECTURE.md), and so no
 topic by one that had its name before.
+
+Each answer names the store revision that its broker has reached. A broker that has reached the
+revision at which a topic was known to exist, and does not have the topic, proves that the topic
+was deleted. A broker that is behind proves nothing, and what is known stays.
 """
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from tidelog.client.retry import Leader
-from tidelog.errors import TidelogError
+from tidelog.errors import ErrorCode, TidelogError, unknown_partition, unknown_topic
 from tidelog.model import NO_EPOCH, NO_LEADER, LeaderHint, TopicPartition
 from tidelog.rpc.wire import error_from_wire, partition_count
 from tidelog.v1 import broker_pb2
@@ -24,11 +29,13 @@ class KnownLeader(NamedTuple):
     is_hint: bool = False
 
 
+_UNKNOWN_LEADER = KnownLeader(NO_LEADER, NO_EPOCH)
+
+
 @dataclass(slots=True)
 class KnownTopic:
-    """`partitions`: how many the topic has, also while some have no replicas yet. `leaders`: of
-    those that were told, by their numbers; and of those that were removed since, where a request
-    is told that they are gone."""
+    """`partitions`: how many the topic has, also while some have no replicas yet. `leaders`: by
+    partition, at most that many; a partition whose leader is not known has NO_LEADER."""
 
     topic_id: str
     partitions: int
@@ -54,8 +61,14 @@ class MetadataCache:
         self._brokers: dict[int, _KnownBroker] = {}
         self._topics: dict[str, KnownTopic] = {}
         self._errors: dict[str, TidelogError] = {}
+        # The newest revision that any answer named.
+        self._revision = 0
+        # Names that no topic had at the newest revision: one that was known here was deleted.
+        self._denied: set[str] = set()
 
-    def apply(self, answer: broker_pb2.MetadataResponse) -> None:
+    def apply(self, answer: broker_pb2.MetadataResponse) -> list[str]:
+        """Returns the topics whose partitions were added or removed, or which were deleted or
+        created again."""
         if answer.cluster_id and self.cluster_id and answer.cluster_id != self.cluster_id:
             self._forget_order()
         self.cluster_id = answer.cluster_id or self.cluster_id
@@ -64,44 +77,45 @@ class MetadataCache:
             if controller.controller_epoch >= self._controller_epoch:
                 self._controller_epoch = controller.controller_epoch
                 self.controller_address = controller.address
+        self._revision = max(self._revision, answer.revision)
         for broker in answer.brokers:
             known = self._brokers.get(broker.broker_id)
             if known is None or broker.broker_epoch >= known.broker_epoch:
                 self._brokers[broker.broker_id] = _KnownBroker(broker.address, broker.broker_epoch)
-        for topic in answer.topics:
-            if topic.HasField("error"):
-                # What is known stays: the broker that answered may be behind.
-                self._errors[topic.name] = error_from_wire(topic.error)
-            else:
-                self._errors.pop(topic.name, None)
-                self._apply_topic(topic)
+        return [topic.name for topic in answer.topics if self._apply_topic(topic, answer.revision)]
 
     def _forget_order(self) -> None:
         """Another cluster has the addresses now, whose revisions and epochs are its own."""
         self._controller_epoch = -1
+        self._revision = 0
         self._brokers.clear()
         for topic in self._topics.values():
             topic.create_revision = topic.revision = 0
 
-    def _apply_topic(self, topic: broker_pb2.TopicMetadata) -> None:
+    def _apply_topic(self, topic: broker_pb2.TopicMetadata, revision: int) -> bool:
         known = self._topics.get(topic.name)
-        leaders = [
-            KnownLeader(p.leader, p.leader_epoch, p.unclean_leader_epoch) for p in topic.partitions
-        ]
-        told = KnownTopic(
-            topic.topic_id,
-            partition_count(topic),
-            leaders,
-            dict(topic.config),
-            topic.create_revision,
-            topic.revision,
-        )
+        if topic.HasField("error"):
+            error = self._errors[topic.name] = error_from_wire(topic.error)
+            if not revision or error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                return False
+            if known is None and revision >= self._revision:
+                self._denied.add(topic.name)
+            if known is None or revision < known.revision:
+                return False
+            del self._topics[topic.name]
+            self._denied.add(topic.name)
+            return True
+        self._errors.pop(topic.name, None)
+        self._denied.discard(topic.name)
+        told = _told(topic)
         if known is not None and known.topic_id != told.topic_id:
             if told.create_revision < known.create_revision:
                 # The broker that answered has not seen yet that the name has another topic.
-                return
-            known = None
-        self._topics[topic.name] = told if known is None else _joined(known, told)
+                return False
+            self._topics[topic.name] = told
+            return True
+        now = self._topics[topic.name] = told if known is None else _joined(known, told)
+        return known is not None and known.partitions != now.partitions
 
     def apply_hint(self, partition: TopicPartition, topic_id: str, hint: LeaderHint) -> bool:
         """Takes a leader that a broker named while it refused a request for this topic id;
@@ -133,6 +147,26 @@ class MetadataCache:
         """What the last answer said against a topic."""
         return self._errors.get(name)
 
+    def gone(self, partition: TopicPartition) -> TidelogError | None:
+        """The final error of a partition that was known here to exist: its topic was deleted, or
+        it was removed from the topic. None while it exists, or may exist."""
+        topic = self._topics.get(partition.topic)
+        if topic is None:
+            return unknown_topic(partition.topic) if partition.topic in self._denied else None
+        if topic.partitions and partition.partition >= topic.partitions:
+            return unknown_partition(*partition, topic.partitions)
+        return None
+
+    def is_denied(self, name: str) -> bool:
+        """Whether no topic had this name at the newest revision that any answer named."""
+        return name in self._denied
+
+    def forget_missing(self, kept: Container[str]) -> None:
+        """Keeps nothing about topics that do not exist, but for the names in `kept`."""
+        for name in [name for name in self._errors if name not in kept]:
+            del self._errors[name]
+            self._denied.discard(name)
+
     def leader(self, partition: TopicPartition) -> Leader | None:
         """None where there is none, or where nobody told its address."""
         topic = self._topics.get(partition.topic)
@@ -157,6 +191,23 @@ class MetadataCache:
         return [broker.address for broker in self._brokers.values()]
 
 
+def _told(topic: broker_pb2.TopicMetadata) -> KnownTopic:
+    """An answer without partitions names no leaders."""
+    leaders: list[KnownLeader] = []
+    for p in topic.partitions:
+        # Partitions whose replicas are not chosen yet are missing.
+        leaders += [_UNKNOWN_LEADER] * (p.partition - len(leaders))
+        leaders.append(KnownLeader(p.leader, p.leader_epoch, p.unclean_leader_epoch))
+    return KnownTopic(
+        topic.topic_id,
+        partition_count(topic),
+        leaders,
+        dict(topic.config),
+        topic.create_revision,
+        topic.revision,
+    )
+
+
 def _joined(known: KnownTopic, told: KnownTopic) -> KnownTopic:
     """What two answers tell of one topic, in whatever order they came."""
     leaders = list(told.leaders)
@@ -168,10 +219,12 @@ def _joined(known: KnownTopic, told: KnownTopic) -> KnownTopic:
     newer = told if told.revision >= known.revision else known
     # Who does not tell the revision may be behind, and partitions are seldom removed.
     most = max(known.partitions, told.partitions)
+    partitions = most if told.revision == known.revision else newer.partitions
     return KnownTopic(
         known.topic_id,
-        most if told.revision == known.revision else newer.partitions,
-        leaders,
+        partitions,
+        # Partitions that were removed, or that an answer which is behind still lists, have none.
+        leaders[:partitions],
         newer.config,
         max(known.create_revision, told.create_revision),
         newer.revision,

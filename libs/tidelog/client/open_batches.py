@@ -42,6 +42,8 @@ class OpenBatch:
     timestamps_ms: list[int] = field(default_factory=list)
     headers: dict[int, Headers] = field(default_factory=dict)
     waiters: list[asyncio.Future[Delivery]] = field(default_factory=list)
+    # Places of records that may go to any partition: without a key, and no partition was asked for.
+    movable: list[int] = field(default_factory=list)
     size_bytes: int = 0
     header_count: int = 0
     # Of the user's span in which its first record was sent.
@@ -86,6 +88,7 @@ class OpenBatches:
         headers: Headers,
         timestamp_ms: int,
         waiter: asyncio.Future[Delivery],
+        movable: bool = False,
     ) -> bool:
         """Returns whether the batch is full now. The caller has made room before."""
         batch = self._open.get(partition)
@@ -94,6 +97,8 @@ class OpenBatches:
         if headers:
             batch.headers[len(batch.values)] = headers
             batch.header_count += len(headers)
+        if movable:
+            batch.movable.append(len(batch.values))
         batch.keys.append(key)
         batch.values.append(value)
         batch.timestamps_ms.append(timestamp_ms)

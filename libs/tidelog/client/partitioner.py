@@ -15,6 +15,9 @@ from collections.abc import Sequence
 
 from crc32c import crc32c
 
+from tidelog.client.metadata_cache import KnownTopic
+from tidelog.model import NO_LEADER
+
 
 def partition_for_key(key: bytes, partitions: int) -> int:
     """
@@ -22,6 +25,12 @@ def partition_for_key(key: bytes, partitions: int) -> int:
     True
     """
     return int(crc32c(key)) % partitions
+
+
+def usable_partitions(topic: KnownTopic) -> Sequence[int]:
+    """Partitions that have a leader; all of them when none has."""
+    led = [p for p, leader in enumerate(topic.leaders) if leader.broker_id != NO_LEADER]
+    return led or range(topic.partitions)
 
 
 class StickyPartitioner:
@@ -46,3 +55,7 @@ class StickyPartitioner:
             chosen = usable[following] if following < len(usable) else usable[0]
         self._current[topic] = chosen
         return chosen
+
+    def forget(self, topic: str) -> None:
+        """The topic does not exist any more."""
+        self._current.pop(topic, None)

@@ -19,20 +19,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Self
 
-from tidelog.client.accumulator import Accumulator, Idempotence
+from tidelog.client.accumulator import Accumulator
 from tidelog.client.buffer_budget import BufferBudget
 from tidelog.client.clock import Clock, SystemClock
-from tidelog.client.cluster_metadata import ClusterMetadata
+from tidelog.client.cluster_metadata import DEFAULT_METADATA_MAX_AGE_MS, ClusterMetadata
 from tidelog.client.connections import Connections, GrpcConnections
 from tidelog.client.delivery import BatchDelivery, BatchReport, Delivery, Outcome, mark_seen, settle
 from tidelog.client.metadata_cache import KnownTopic
 from tidelog.client.open_batches import OpenBatch, OpenBatches, record_bytes
-from tidelog.client.partitioner import StickyPartitioner, partition_for_key
+from tidelog.client.partition_queue import Idempotence
+from tidelog.client.partitioner import (
+    StickyPartitioner,
+    partition_for_key,
+    usable_partitions,
+)
 from tidelog.client.producer_identity import GivenIdentity, ProducerIdentity
 from tidelog.client.producer_settings import at_least, idempotence_of, of_a_given
 from tidelog.client.record_columns import (
@@ -46,12 +51,14 @@ from tidelog.client.record_columns import (
 from tidelog.client.retry import DEFAULT_MAX_BACKOFF_MS, DEFAULT_MIN_BACKOFF_MS, Backoff
 from tidelog.client.sender import Sender
 from tidelog.client.sequences import Identity
+from tidelog.client.shipment import Shipment
+from tidelog.client.topic_turns import TopicTurns
 from tidelog.client.unclean_elections import UncleanElection
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.model import NO_LEADER, Acks, Codec, TopicPartition
-from tidelog.record_batch import EncodedRecords, Headers, encode_records
+from tidelog.errors import FINAL_ANSWERS, ErrorCode, TidelogError
+from tidelog.model import Acks, Codec, TopicPartition
+from tidelog.record_batch import Headers, encode_records
 from tidelog.record_limits import check_key_size
-from tidelog.rpc.trace_context import Metadata, captured
+from tidelog.rpc.trace_context import captured
 
 _log = logging.getLogger(__name__)
 
@@ -87,6 +94,8 @@ class Producer:
       need not be looked for in the futures then.
     - `on_unclean_election`: called, and a warning logged, once for each election after
       which acknowledged records may be gone.
+    - `metadata_max_age_ms`: added and removed partitions, and deleted topics, are noticed within
+      this time even if no send fails.
     """
 
     def __init__(
@@ -109,6 +118,7 @@ class Producer:
         retry_backoff_ms: tuple[int, int] = (DEFAULT_MIN_BACKOFF_MS, DEFAULT_MAX_BACKOFF_MS),
         on_delivery: Callable[[BatchReport], None] | None = None,
         on_unclean_election: Callable[[UncleanElection], None] | None = None,
+        metadata_max_age_ms: int = DEFAULT_METADATA_MAX_AGE_MS,
         connections: Connections | None = None,
         clock: Clock | None = None,
         rng: random.Random | None = None,
@@ -136,7 +146,11 @@ class Producer:
         self._connections = connections or GrpcConnections()
         rng = rng or random.Random()
         self._metadata = ClusterMetadata(
-            bootstrap, self._connections, self._clock, self._metadata_changed
+            bootstrap,
+            self._connections,
+            self._clock,
+            self._metadata_changed,
+            max_age_ms=metadata_max_age_ms,
         )
         self._budget = BufferBudget(buffer_bytes)
         self._open = OpenBatches(self._batch_bytes, linger_ms)
@@ -158,7 +172,7 @@ class Producer:
         self._sender = self._new_sender(acks, request_timeout_ms, identifying)
         # Whoever calls first is first in the log, however long each has to wait for metadata
         # or for room; a topic that cannot be found holds up nobody else's.
-        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._turns = TopicTurns()
         self._unsettled: set[asyncio.Future[BatchReport]] = set()
         self._started = False
         self._closed = False
@@ -231,7 +245,7 @@ class Producer:
             check_timestamps((timestamp_ms,))
         size = record_bytes(key, value, headers)
         delivery: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
-        async with self._turns[topic]:
+        async with self._turns.of(topic):
             known = await self._known_topic(topic, partition)
             self._check_size(size)
             if not self._budget.try_take(size):
@@ -239,6 +253,8 @@ class Producer:
                 if self._closed:
                     self._budget.give_back(size)
                     self._check_not_closed()
+                # The topic may have changed meanwhile.
+                known = self._metadata.cached_topic(topic) or known
             now_ms = self._clock.monotonic_ms()
             to = TopicPartition(topic, self._choose(topic, known, key, partition, now_ms))
             if self._open.would_fill(to, size, len(headers)):
@@ -255,6 +271,7 @@ class Producer:
                 headers=headers,
                 timestamp_ms=timestamp_ms,
                 waiter=delivery,
+                movable=key is None and partition is None,
             )
         if full:
             self._seal_open(to)
@@ -288,7 +305,7 @@ class Producer:
             values, keys, self._clock.wall_ms() if timestamps_ms is None else timestamps_ms
         )
         columns.check()
-        async with self._turns[topic]:
+        async with self._turns.of(topic):
             batches = await self._send_columns(topic, columns, partition)
         await asyncio.sleep(0)
         return BatchDelivery(batches)
@@ -322,10 +339,15 @@ class Producer:
                 except BaseException:
                     self._budget.give_back(size)
                     raise
-                to = chosen if chosen is not None else self._sticky.move(topic, self._usable(topic))
+                shipment = Shipment(encoded, size, self._deadline_ms(), trace_context=captured())
+                to = chosen
+                if to is None:
+                    shipment = shipment._replace(movable=range(encoded.record_count))
+                    known = self._metadata.cached_topic(topic) or known
+                    to = self._sticky.move(topic, usable_partitions(known))
                 where = TopicPartition(topic, to)
                 self._seal_open(where)
-                batches.append(self._seal(where, encoded, size, (), trace_context=captured()))
+                batches.append(self._seal(where, shipment))
                 unsent_bytes += size
                 if unsent_bytes >= self._max_request_bytes:
                     # A request is full: lets it go before the next is made.
@@ -382,16 +404,8 @@ class Producer:
             # Its leader may be slower than others.
             or self._open.has_lingered(TopicPartition(topic, current), now_ms)
         ):
-            return self._sticky.move(topic, self._usable(topic))
+            return self._sticky.move(topic, usable_partitions(known))
         return current
-
-    def _usable(self, topic: str) -> Sequence[int]:
-        """Partitions that have a leader; all of them when none has."""
-        known = self._metadata.cached_topic(topic)
-        assert known is not None, "asked only for topics that are known"
-        leaders = known.leaders[: known.partitions]
-        led = [p for p, leader in enumerate(leaders) if leader.broker_id != NO_LEADER]
-        return led or range(known.partitions)
 
     def _seal_due(self, now_ms: int) -> int | None:
         while True:
@@ -411,48 +425,78 @@ class Producer:
     def _seal_batch(self, batch: OpenBatch) -> None:
         topic, partition = batch.partition
         if self._sticky.current(topic) == partition:
-            self._sticky.move(topic, self._usable(topic))
+            known = self._metadata.cached_topic(topic)
+            if known is None:
+                self._sticky.forget(topic)
+            else:
+                self._sticky.move(topic, usable_partitions(known))
         self._seal(
             batch.partition,
-            batch.encode(self._codec),
-            batch.size_bytes,
-            batch.waiters,
-            batch.timestamps_ms,
-            batch.trace_context,
+            Shipment(
+                batch.encode(self._codec),
+                batch.size_bytes,
+                self._deadline_ms(),
+                batch.waiters,
+                batch.timestamps_ms,
+                batch.movable,
+                batch.trace_context,
+            ),
         )
 
-    def _seal(
-        self,
-        partition: TopicPartition,
-        encoded: EncodedRecords,
-        size_bytes: int,
-        waiters: Sequence[asyncio.Future[Delivery]],
-        timestamps_ms: Sequence[int] = (),
-        trace_context: Metadata | None = None,
-    ) -> asyncio.Future[BatchReport]:
+    def _deadline_ms(self) -> int:
+        return self._clock.monotonic_ms() + self._delivery_timeout_ms
+
+    def _seal(self, partition: TopicPartition, shipment: Shipment) -> asyncio.Future[BatchReport]:
         report: asyncio.Future[BatchReport] = asyncio.get_running_loop().create_future()
         self._unsettled.add(report)
+        self._ship(partition, shipment, report)
+        return report
 
-        def settled(outcome: Outcome) -> None:
-            self._unsettled.discard(report)
-            self._budget.give_back(size_bytes)
-            made = settle(report, waiters, timestamps_ms, partition, encoded.record_count, outcome)
-            if self._on_delivery is not None:
-                # Whatever it raises is the event loop's to report, and stops nothing here.
-                asyncio.get_running_loop().call_soon(self._on_delivery, made)
-                mark_seen(report)
-                for waiter in waiters:
-                    mark_seen(waiter)
-
+    def _ship(
+        self, partition: TopicPartition, shipment: Shipment, report: asyncio.Future[BatchReport]
+    ) -> None:
         self._accumulator.seal(
             partition,
-            encoded,
-            deadline_ms=self._clock.monotonic_ms() + self._delivery_timeout_ms,
-            on_settled=settled,
-            trace_context=trace_context,
+            shipment.encoded,
+            deadline_ms=shipment.deadline_ms,
+            on_settled=partial(self._settled, partition, shipment, report),
+            trace_context=shipment.trace_context,
         )
         self._sender.wake()
-        return report
+
+    def _settled(
+        self,
+        partition: TopicPartition,
+        shipment: Shipment,
+        report: asyncio.Future[BatchReport],
+        outcome: Outcome,
+    ) -> None:
+        gone = isinstance(outcome, TidelogError) and outcome.code in FINAL_ANSWERS
+        known = self._metadata.cached_topic(partition.topic) if gone else None
+        if known is not None and shipment.movable:
+            moved, others = shipment.split()
+            to = self._sticky.move(partition.topic, usable_partitions(known))
+            self._ship(TopicPartition(partition.topic, to), moved, report)
+            if others is None:
+                return
+            # The report goes with the records that were moved.
+            shipment, report = others, asyncio.get_running_loop().create_future()
+        self._unsettled.discard(report)
+        self._budget.give_back(shipment.size_bytes)
+        made = settle(
+            report,
+            shipment.waiters,
+            shipment.timestamps_ms,
+            partition,
+            shipment.encoded.record_count,
+            outcome,
+        )
+        if self._on_delivery is not None:
+            # Whatever it raises is the event loop's to report, and stops nothing here.
+            asyncio.get_running_loop().call_soon(self._on_delivery, made)
+            mark_seen(report)
+            for waiter in shipment.waiters:
+                mark_seen(waiter)
 
     def _metadata_changed(self) -> None:
         self._sender.metadata_changed()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tidelog.client.accumulator import Idempotence
+from tidelog.client.partition_queue import Idempotence
 from tidelog.client.sequences import MAX_UNSETTLED_BATCHES, Identity
 from tidelog.model import FIRST_NAMED_PRODUCER_ID, Acks
 

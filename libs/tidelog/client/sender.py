@@ -149,9 +149,20 @@ class Sender:
         if self._identity is not None:
             self._identity.step(now_ms)
         if self._accumulator.wants_metadata(self._metadata.leader):
+            self._fail_gone()
             self._metadata.poke()
         due.append(self._accumulator.next_retry_ms(now_ms))
         return max(min(ms for ms in due if ms is not None) - now_ms, 1)
+
+    def _fail_gone(self) -> None:
+        for partition in self._accumulator.waiting():
+            if self._metadata.leader(partition) is not None:
+                continue
+            # Metadata forgets a topic that does not exist, but not while batches wait for it.
+            self._metadata.want(partition.topic)
+            if (error := self._metadata.gone(partition)) is not None:
+                self._accumulator.fail_gone(partition, error)
+                self._elections.forget(partition)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._requests.pop(task, None)

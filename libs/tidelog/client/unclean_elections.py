@@ -63,6 +63,11 @@ class UncleanElections:
         elif (leader_epoch, offset) > epochs[-1]:
             epochs[-1] = _Reached(leader_epoch, offset)
 
+    def forget(self, gone: TopicPartition) -> None:
+        """The partition does not exist any more."""
+        for key in [key for key in self._reached if key.partition == gone]:
+            del self._reached[key]
+
     def news(self, leader_of: Callable[[TopicPartition], Leader | None]) -> list[UncleanElection]:
         found: list[UncleanElection] = []
         for key, epochs in list(self._reached.items()):

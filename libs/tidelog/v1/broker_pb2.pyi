@@ -545,8 +545,14 @@ class MetadataRequest(_message.Message):
 
     TOPICS_FIELD_NUMBER: _builtins.int
     CLUSTER_ONLY_FIELD_NUMBER: _builtins.int
+    WITHOUT_PARTITIONS_FIELD_NUMBER: _builtins.int
     cluster_only: _builtins.bool
     """Leave the topics out: brokers and controller alone."""
+    without_partitions: _builtins.bool
+    """Leave out the partitions of each topic: a short answer, by whose revisions a client checks
+    whether what it knows is still current. A broker that does not know this field answers in
+    full.
+    """
     @_builtins.property
     def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Which topics; empty: all. A name that does not exist is answered with an error."""
@@ -556,10 +562,11 @@ class MetadataRequest(_message.Message):
         *,
         topics: _abc.Iterable[_builtins.str] | None = ...,
         cluster_only: _builtins.bool = ...,
+        without_partitions: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_only", b"cluster_only", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_only", b"cluster_only", "topics", b"topics", "without_partitions", b"without_partitions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -576,8 +583,14 @@ class MetadataResponse(_message.Message):
     BROKERS_FIELD_NUMBER: _builtins.int
     TOPICS_FIELD_NUMBER: _builtins.int
     CONTROLLERS_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     """Names this cluster and no other: 22 characters of base64url."""
+    revision: _builtins.int
+    """Revision of the metadata store up to which the broker has received every change. A topic
+    that existed at this revision or an earlier one and is answered with an error was deleted:
+    waiting for the broker to catch up cannot bring it back. 0: not sent.
+    """
     @_builtins.property
     def controller(self) -> Global___ControllerEndpoint:
         """The active controller; unset where none is known."""
@@ -602,10 +615,11 @@ class MetadataResponse(_message.Message):
         brokers: _abc.Iterable[Global___BrokerEndpoint] | None = ...,
         topics: _abc.Iterable[Global___TopicMetadata] | None = ...,
         controllers: _abc.Iterable[Global___ControllerProcess] | None = ...,
+        revision: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["controller", b"controller"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "cluster_id", b"cluster_id", "controller", b"controller", "controllers", b"controllers", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "cluster_id", b"cluster_id", "controller", b"controller", "controllers", b"controllers", "revision", b"revision", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

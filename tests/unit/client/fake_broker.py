@@ -113,7 +113,8 @@ class FakeCluster:
         self.controller: FakeController | None = None
         self.ids = FakeProducerIds()
         self.append_time_ms = 1_000
-        self.created = 0
+        # The revision of the metadata store, which every broker has reached.
+        self.revision = 0
 
     def in_memory(self, brokers: int = 1) -> FakeCluster:
         """Without servers: for `MemoryConnections`."""
@@ -133,10 +134,24 @@ class FakeCluster:
     def create(self, topic: str, leaders: list[int], **config: str) -> FakeTopic:
         """Also again under a name that was there: another topic."""
         partitions = [FakePartition(leader) for leader in leaders]
-        self.created += 1
-        topic_id = f"id-of-{topic}" + (f"-{self.created}" if topic in self.topics else "")
-        self.topics[topic] = FakeTopic(topic_id, partitions, config, self.created)
+        self.revision += 1
+        topic_id = f"id-of-{topic}" + (f"-{self.revision}" if topic in self.topics else "")
+        self.topics[topic] = FakeTopic(
+            topic_id, partitions, config, create_revision=self.revision, revision=self.revision
+        )
         return self.topics[topic]
+
+    def resize(self, topic: str, leaders: list[int]) -> None:
+        """Adds partitions with these leaders, or removes those beyond as many."""
+        found = self.topics[topic]
+        found.partitions[len(leaders) :] = []
+        found.partitions += [FakePartition(leader) for leader in leaders[len(found.partitions) :]]
+        self.revision += 1
+        found.revision = self.revision
+
+    def delete(self, topic: str) -> None:
+        del self.topics[topic]
+        self.revision += 1
 
     def partition(self, topic: str, partition: int = 0) -> FakePartition:
         return self.topics[topic].partitions[partition]
@@ -359,7 +374,7 @@ class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
         return self.metadata(request)
 
     def metadata(self, request: broker_pb2.MetadataRequest) -> broker_pb2.MetadataResponse:
-        answer = broker_pb2.MetadataResponse(cluster_id="fake")
+        answer = broker_pb2.MetadataResponse(cluster_id="fake", revision=self.cluster.revision)
         controller = self.cluster.controller
         if controller is not None:
             answer.controller.controller_id = controller.controller_id
@@ -389,7 +404,10 @@ class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
                 replication_factor=1,
                 create_revision=topic.create_revision,
                 revision=topic.revision,
+                partition_count=len(topic.partitions),
             )
+            if request.without_partitions:
+                continue
             for number, partition in enumerate(topic.partitions):
                 told.partitions.add(
                     partition=number,

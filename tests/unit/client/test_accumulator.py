@@ -1,8 +1,9 @@
 import random
 
-from tidelog.client.accumulator import Accumulator, Idempotence
+from tidelog.client.accumulator import Accumulator
 from tidelog.client.delivery import Appended, Outcome
 from tidelog.client.open_batches import MAX_GATHERING_MS
+from tidelog.client.partition_queue import Idempotence
 from tidelog.client.retry import Backoff, Leader
 from tidelog.client.sealed_batch import Group, Request
 from tidelog.client.sequences import MAX_UNSETTLED_BATCHES, Identity

@@ -158,6 +158,7 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
         cache = self._cache
         response = pb.MetadataResponse(
             cluster_id=cache.cluster_id,
+            revision=cache.revision,
             brokers=[
                 pb.BrokerEndpoint(
                     broker_id=broker_id,
@@ -187,7 +188,9 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
             )
         if not request.cluster_only:
             wanted: Iterable[str] = request.topics or sorted(cache.topics)
-            response.topics.extend(self._topics.of(topic) for topic in wanted)
+            short = request.without_partitions
+            of_topic = self._topics.without_partitions if short else self._topics.of
+            response.topics.extend(map(of_topic, wanted))
         return response
 
     async def InitProducerId(  # noqa: N802

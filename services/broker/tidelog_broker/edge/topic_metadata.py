@@ -44,6 +44,13 @@ class TopicMetadata:
             made = self._made[topic] = self._make(topic, live, states)
         return made.answer
 
+    def without_partitions(self, topic: str) -> pb.TopicMetadata:
+        """The topic's own entry: what a client needs to see whether its partitions changed."""
+        live = self._cache.topics.get(topic)
+        if live is None:
+            return pb.TopicMetadata(name=topic, error=error_to_wire(unknown_topic(topic)))
+        return _of_topic(topic, live)
+
     def _make(self, topic: str, live: LiveTopic, states: Mapping[int, VersionedState]) -> _Made:
         entry = live.entry
         known = [
@@ -52,15 +59,7 @@ class TopicMetadata:
             # Not of a former topic, nor being removed.
             if state.state.topic_id == entry.topic_id and number < entry.partitions
         ]
-        answer = pb.TopicMetadata(
-            name=topic,
-            topic_id=entry.topic_id,
-            config=dict(entry.config),
-            replication_factor=entry.replication_factor,
-            partition_count=entry.partitions,
-            create_revision=live.create_revision,
-            revision=live.revision,
-        )
+        answer = _of_topic(topic, live)
         tell = _Telling(self._live)
         for number, state in known:
             tell(answer.partitions.add(), number, state)
@@ -109,6 +108,19 @@ class _Telling:
         told.CopyFrom(self._told)
         told.partition = number
         told.create_revision = known.create_revision
+
+
+def _of_topic(topic: str, live: LiveTopic) -> pb.TopicMetadata:
+    entry = live.entry
+    return pb.TopicMetadata(
+        name=topic,
+        topic_id=entry.topic_id,
+        config=dict(entry.config),
+        replication_factor=entry.replication_factor,
+        partition_count=entry.partitions,
+        create_revision=live.create_revision,
+        revision=live.revision,
+    )
 
 
 def _of_state(state: LeaderAndIsr, live: frozenset[int]) -> pb.PartitionMetadata:

@@ -1,0 +1,56 @@
+"""Whose turn it is to send to a topic: one caller after the other, in the order of their calls."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+
+# Turns that nobody holds are kept for so many topics, and made again for others.
+MAX_IDLE_TURNS = 1_000
+
+
+class TopicTurns:
+    """Bound: one turn for each topic with a caller, and MAX_IDLE_TURNS besides."""
+
+    def __init__(self) -> None:
+        self._turns: dict[str, Turn] = {}
+
+    def of(self, topic: str) -> Turn:
+        """To be entered at once, by `async with`."""
+        turn = self._turns.get(topic)
+        if turn is None:
+            turn = self._turns[topic] = Turn(self._turns, topic)
+        return turn
+
+    def __len__(self) -> int:
+        return len(self._turns)
+
+
+class Turn(asyncio.Lock):
+    def __init__(self, turns: dict[str, Turn], topic: str) -> None:
+        super().__init__()
+        self._turns = turns
+        self._topic = topic
+        self._callers = 0
+
+    async def __aenter__(self) -> None:
+        self._callers += 1
+        try:
+            await self.acquire()
+        except BaseException:
+            self._leave()
+            raise
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.release()
+        self._leave()
+
+    def _leave(self) -> None:
+        self._callers -= 1
+        if not self._callers and len(self._turns) > MAX_IDLE_TURNS:
+            del self._turns[self._topic]
