@@ -448,6 +448,10 @@ class Accumulator:
             for partition, queue in self._waiting.items()
         )
 
+    def partitions(self) -> list[TopicPartition]:
+        """All that something is kept about."""
+        return list(self._queues)
+
     def waiting(self) -> Mapping[TopicPartition, int]:
         """How many batches wait in each queue."""
         return {partition: len(queue.waiting) for partition, queue in self._waiting.items()}

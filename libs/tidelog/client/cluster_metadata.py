@@ -295,18 +295,19 @@ class ClusterMetadata:
             return
         request = broker_pb2.MetadataRequest(topics=names, without_partitions=True)
         changed = self._apply(await self._ask(request))
-        for name in names:
-            if self._cache.is_denied(name):
-                self._forget(name)
-            elif name in self._interest:
-                del self._interest[name]
-                self._use(name)
         existing = [name for name in changed if self._cache.topic(name) is not None]
         if existing:
             # For the leaders of what is new.
             self._apply(await self._ask(broker_pb2.MetadataRequest(topics=existing)))
         if changed:
             self._on_change()
+        for name in names:
+            if self._cache.is_denied(name):
+                self._forget(name)
+            elif name in self._interest:
+                # To the end: the next check begins with those that were left out.
+                del self._interest[name]
+                self._use(name)
 
     def candidates(self) -> list[str]:
         """Every address, beginning each time with another, so that a broker that is

@@ -158,6 +158,7 @@ class Fetcher:
     def metadata_changed(self) -> None:
         for election in self._elections.news(self._metadata.leader):
             self._on_unclean_election(election)
+        self._elections.forget_gone(self._metadata.gone)
         self.wake()
 
     def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:

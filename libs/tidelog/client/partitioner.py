@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from crc32c import crc32c
 
@@ -56,6 +56,7 @@ class StickyPartitioner:
         self._current[topic] = chosen
         return chosen
 
-    def forget(self, topic: str) -> None:
-        """The topic does not exist any more."""
-        self._current.pop(topic, None)
+    def forget_gone(self, exists: Callable[[str], object]) -> None:
+        """Forgets topics for which `exists` gives nothing."""
+        for topic in [topic for topic in self._current if not exists(topic)]:
+            del self._current[topic]

@@ -426,9 +426,7 @@ class Producer:
         topic, partition = batch.partition
         if self._sticky.current(topic) == partition:
             known = self._metadata.cached_topic(topic)
-            if known is None:
-                self._sticky.forget(topic)
-            else:
+            if known is not None:
                 self._sticky.move(topic, usable_partitions(known))
         self._seal(
             batch.partition,
@@ -499,6 +497,7 @@ class Producer:
                 mark_seen(waiter)
 
     def _metadata_changed(self) -> None:
+        self._sticky.forget_gone(self._metadata.cached_topic)
         self._sender.metadata_changed()
 
     def _woken(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tidelog.client.accumulator import Accumulator
@@ -16,7 +16,7 @@ from tidelog.client.producer_identity import GivenIdentity, ProducerIdentity
 from tidelog.client.sealed_batch import Group, Request
 from tidelog.client.unclean_elections import UncleanElection, UncleanElections
 from tidelog.errors import STALE_METADATA, ErrorCode, TidelogError
-from tidelog.model import Acks
+from tidelog.model import Acks, TopicPartition
 from tidelog.rpc.status import UnreachableError
 from tidelog.rpc.trace_context import carrying
 
@@ -87,6 +87,8 @@ class Sender:
     def metadata_changed(self) -> None:
         for election in self._elections.news(self._metadata.leader):
             self._on_unclean_election(election)
+        self._fail_gone(self._accumulator.partitions())
+        self._elections.forget_gone(self._metadata.gone)
         self.wake()
 
     async def stop(self, error: TidelogError) -> None:
@@ -149,20 +151,20 @@ class Sender:
         if self._identity is not None:
             self._identity.step(now_ms)
         if self._accumulator.wants_metadata(self._metadata.leader):
-            self._fail_gone()
+            self._fail_gone(self._accumulator.waiting())
             self._metadata.poke()
         due.append(self._accumulator.next_retry_ms(now_ms))
         return max(min(ms for ms in due if ms is not None) - now_ms, 1)
 
-    def _fail_gone(self) -> None:
-        for partition in self._accumulator.waiting():
+    def _fail_gone(self, partitions: Iterable[TopicPartition]) -> None:
+        for partition in partitions:
             if self._metadata.leader(partition) is not None:
                 continue
-            # Metadata forgets a topic that does not exist, but not while batches wait for it.
-            self._metadata.want(partition.topic)
             if (error := self._metadata.gone(partition)) is not None:
                 self._accumulator.fail_gone(partition, error)
-                self._elections.forget(partition)
+            else:
+                # What is sealed late may be for a topic that metadata has forgotten.
+                self._metadata.want(partition.topic)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._requests.pop(task, None)

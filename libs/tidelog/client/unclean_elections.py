@@ -63,9 +63,9 @@ class UncleanElections:
         elif (leader_epoch, offset) > epochs[-1]:
             epochs[-1] = _Reached(leader_epoch, offset)
 
-    def forget(self, gone: TopicPartition) -> None:
-        """The partition does not exist any more."""
-        for key in [key for key in self._reached if key.partition == gone]:
+    def forget_gone(self, gone: Callable[[TopicPartition], object]) -> None:
+        """Forgets partitions for which `gone` gives an error."""
+        for key in [key for key in self._reached if gone(key.partition) is not None]:
             del self._reached[key]
 
     def news(self, leader_of: Callable[[TopicPartition], Leader | None]) -> list[UncleanElection]:

@@ -19,9 +19,9 @@ from unit.client.test_idempotent_producer import outcome, send
 SEA = TopicPartition("sea", 0)
 
 
-def append(world: World, *values: bytes) -> None:
+def append(world: World, *values: bytes, partition: int = 0) -> None:
     """Each a batch of its own."""
-    log = world.sea
+    log = world.cluster.partition("sea", partition)
     for value in values:
         batch = encode([value], timestamps_ms=1)
         log.batches.append(

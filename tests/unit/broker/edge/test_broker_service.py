@@ -264,6 +264,28 @@ async def test_metadata_tells_cluster_controller_and_brokers() -> None:
     assert not response.topics
 
 
+async def test_metadata_names_the_revision_that_the_broker_has_reached() -> None:
+    edge = with_metadata()
+    assert (await metadata(edge, "none")).revision == edge.replicas.cache.revision == 121
+    edge.replicas.cache.apply([Changed(KEYS.topic(NAME.topic), None, 130)])
+    gone = await metadata(edge, NAME.topic)
+    assert (gone.revision, code_of(gone.topics[0].error)) == (
+        130,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    )
+
+
+async def test_metadata_without_partitions_has_what_a_client_compares() -> None:
+    edge = with_metadata()
+    request = pb.MetadataRequest(topics=[NAME.topic, "none"], without_partitions=True)
+    topic, missing = (await edge.service.Metadata(request, CONTEXT)).topics
+    full = (await metadata(edge, NAME.topic)).topics[0]
+    assert full.partitions
+    del full.partitions[:]
+    assert topic == full
+    assert code_of(missing.error) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
 async def test_metadata_tells_partitions_in_order_with_isr_eligible_and_offline_replicas() -> None:
     (topic,) = (await metadata(with_metadata())).topics
     assert (topic.name, topic.topic_id, topic.replication_factor) == (NAME.topic, TOPIC_ID, 3)
