@@ -39,7 +39,7 @@ UNKNOWN_TOPIC_PAUSE_MS = 50
 # How old knowledge of a topic in use may become before a broker is asked whether the topic still
 # exists and how many partitions it has. The answer leaves the partitions out, so that it costs
 # about as much as an empty fetch.
-DEFAULT_METADATA_MAX_AGE_MS = 10_000
+DEFAULT_METADATA_MAX_AGE_MS = 5_000
 MIN_METADATA_MAX_AGE_MS = 100
 # One such request names at most so many topics; clients of more check them in turn.
 MAX_CHECKED_TOPICS = 500

@@ -6,7 +6,7 @@ import asyncio
 from types import TracebackType
 
 # Turns that nobody holds are kept for so many topics, and made again for others.
-MAX_IDLE_TURNS = 1_000
+MAX_IDLE_TURNS = 100
 
 
 class TopicTurns:
