@@ -10,10 +10,11 @@ import pytest
 import pytest_asyncio
 
 from integration.clusters import running_cluster
+from integration.explaining import explained, said
 from integration.full_disk import FileSizeLimit, FullDisk, full_disks
 from integration.inspected import events_of
 from integration.load import load
-from integration.topics import create_topic, new_name, read, until_in_sync, until_isr
+from integration.topics import create_topic, describe, new_name, read, until_in_sync, until_isr
 from integration.waiting import until
 from integration.wire_client import WireClient, assert_refused, values_of, wire_batch
 from tidelog.client.descriptions import TopicDescription
@@ -136,6 +137,36 @@ async def test_a_leader_whose_disk_is_full_refuses_and_then_goes_on(disk: Disk) 
         (Kind.DISK_TAKES_AGAIN, full),
     ]
     assert {change.cause for change in told} == {Cause.DISK_FULL}
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_leader_whose_disk_is_full_transfers_leadership(disk: Disk) -> None:
+    cluster, topic = disk.cluster, new_name("sea")
+    described = await create_topic(cluster, topic, 3)
+    number = led_by(described, FULL)
+    async with WireClient(cluster.broker_address(FULL)) as client:
+        await fill_up(client, topic, number)
+    disk.fill()
+    try:
+        async with load(cluster, topic, number) as written:
+            await until_isr(cluster, topic, {FULL + 1, FULL + 2}, number)
+            await written.acknowledges(20)
+            leader = (await describe(cluster, topic)).partitions[number].leader
+            told = await events_of(cluster.controller_address(1), topic, Kind.ELECTION.value)
+            found = [f for f in (await explained(cluster)).findings if f.cause == "disk_full"]
+    finally:
+        disk.free()
+    await until_in_sync(cluster, topic)
+    records = [r for r in await read(cluster, topic) if r.partition == number]
+
+    assert leader != FULL
+    assert [(e.partition, e.cause) for e in told] == [(number, Cause.DISK_FULL)]
+    (full,) = found
+    assert full.broker == FULL
+    assert "leadership of 1 partition transferred to other brokers" in full.summary
+    assert f"broker {FULL} led it in epoch 0, its writes have failed for" in said(full)
+    assert f"broker {leader} leads it now, in epoch 1" in said(full)
+    written.assert_all_in(records[RECORDS:])
 
 
 @pytest.mark.asyncio(loop_scope="module")

@@ -21,6 +21,7 @@ from simulation.network import CallFailedError, Serving
 from simulation.store import SimStore
 from simulation.transports import (
     CONTEXT,
+    REPORT_DISK,
     REPORT_UNREACHABLE_LEADERS,
     Refusal,
     SimConnections,
@@ -394,6 +395,8 @@ class ControllerProcess(Service):
         async def answer(kind: str, request: Any) -> object:
             if kind == REPORT_UNREACHABLE_LEADERS:
                 return service.report(request)
+            if kind == REPORT_DISK:
+                return service.report_disk(request)
             return cast(object, await getattr(admin, _camel(kind))(request, CONTEXT))
 
         world.network.listen(self.address, _Edge(world, process, answer))

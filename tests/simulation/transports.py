@@ -29,12 +29,14 @@ from tidelog_broker.replication.transport import (
     ReplicaFetchResponse,
 )
 from tidelog_controller.state.events import DialOutcome
+from tidelog_runtime.disk_reports import DiskReport
 from tidelog_runtime.leader_reports import UnreachableLeadersReport
 from tidelog_runtime.replica_control import BrokerUnreachableError, LeaderAndIsrCommand
 
 if TYPE_CHECKING:
     from simulation.world import World
 
+REPORT_DISK = "report_disk"
 REPORT_UNREACHABLE_LEADERS = "report_unreachable_leaders"
 REPORT_TIMEOUT_MS = 2_000
 DIAL_TIMEOUT_MS = 200
@@ -77,6 +79,15 @@ class SimControllers:
             await self._network.call(REPORT_UNREACHABLE_LEADERS, address, report, REPORT_TIMEOUT_MS)
         except TidelogError as refusal:
             return refusal
+        except (CallFailedError, UnreachableError) as error:
+            raise ControllerUnreachableError(str(error)) from None
+        return None
+
+    async def report_disk(self, address: str, report: DiskReport) -> TidelogError | None:
+        try:
+            await self._network.call(REPORT_DISK, address, report, REPORT_TIMEOUT_MS)
+        except TidelogError as rejection:
+            return rejection
         except (CallFailedError, UnreachableError) as error:
             raise ControllerUnreachableError(str(error)) from None
         return None

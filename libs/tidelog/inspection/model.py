@@ -146,6 +146,7 @@ class ReplicaState:
     leader: LeaderState | None = None
     follower: FollowerState | None = None
     moving: str = ""
+    failed_leader_epoch: int = NOT_KNOWN
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,3 +119,109 @@ class ReportUnreachableLeadersResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReportUnreachableLeadersResponse: _TypeAlias = ReportUnreachableLeadersResponse  # noqa: Y015
+
+@_typing.final
+class ReportDiskRequest(_message.Message):
+    """The state of one broker's disk. It replaces the previous report of the same broker. Sent
+    every second for as long as the disk rejects anything, and once when that ends; a controller
+    believes a report for 5 seconds.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BROKER_ID_FIELD_NUMBER: _builtins.int
+    BROKER_EPOCH_FIELD_NUMBER: _builtins.int
+    IS_REJECTING_FIELD_NUMBER: _builtins.int
+    LED_FIELD_NUMBER: _builtins.int
+    broker_id: _builtins.int
+    broker_epoch: _builtins.int
+    """Creation revision of the broker's registration. A report by another incarnation than the
+    registered one has no effect.
+    """
+    is_rejecting: _builtins.bool
+    """The disk rejects at least one replica of this broker, led or followed: other brokers are
+    preferred as leaders.
+    """
+    @_builtins.property
+    def led(self) -> _containers.RepeatedCompositeFieldContainer[Global___FailingLeadership]:
+        """The partitions that this broker leads and cannot write, sync or read; at most 1,000 in
+        one report.
+        """
+
+    def __init__(
+        self,
+        *,
+        broker_id: _builtins.int = ...,
+        broker_epoch: _builtins.int = ...,
+        is_rejecting: _builtins.bool = ...,
+        led: _abc.Iterable[Global___FailingLeadership] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "is_rejecting", b"is_rejecting", "led", b"led"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportDiskRequest: _TypeAlias = ReportDiskRequest  # noqa: Y015
+
+@_typing.final
+class FailingLeadership(_message.Message):
+    """A partition whose leader's disk rejects its log."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    FAILING_FOR_MS_FIELD_NUMBER: _builtins.int
+    CHANGE_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    partition: _builtins.int
+    leader_epoch: _builtins.int
+    """The epoch in which the broker leads it; the report has no effect on a later one."""
+    failing_for_ms: _builtins.int
+    """How long the disk has been rejecting it, in milliseconds."""
+    @_builtins.property
+    def change(self) -> _replica_control_pb2.StateChangeOrigin:
+        """The event under which the broker reported this; its cause is disk_full or disk_error."""
+
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        partition: _builtins.int = ...,
+        leader_epoch: _builtins.int = ...,
+        failing_for_ms: _builtins.int = ...,
+        change: _replica_control_pb2.StateChangeOrigin | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["change", b"change"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["change", b"change", "failing_for_ms", b"failing_for_ms", "leader_epoch", b"leader_epoch", "partition", b"partition", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FailingLeadership: _TypeAlias = FailingLeadership  # noqa: Y015
+
+@_typing.final
+class ReportDiskResponse(_message.Message):
+    """Whether a ReportDiskRequest was accepted."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def error(self) -> _errors_pb2.Error:
+        """Unset: accepted. NOT_CONTROLLER: another controller is active."""
+
+    def __init__(
+        self,
+        *,
+        error: _errors_pb2.Error | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportDiskResponse: _TypeAlias = ReportDiskResponse  # noqa: Y015

@@ -40,6 +40,11 @@ class ControllerServiceStub:
                 request_serializer=tidelog_dot_v1_dot_controller__pb2.ReportUnreachableLeadersRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_controller__pb2.ReportUnreachableLeadersResponse.FromString,
                 _registered_method=True)
+        self.ReportDisk = channel.unary_unary(
+                '/tidelog.v1.ControllerService/ReportDisk',
+                request_serializer=tidelog_dot_v1_dot_controller__pb2.ReportDiskRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_controller__pb2.ReportDiskResponse.FromString,
+                _registered_method=True)
 
 
 class ControllerServiceServicer:
@@ -55,6 +60,14 @@ class ControllerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReportDisk(self, request, context):
+        """Reports that the disk of this broker rejects writes, and which of the partitions that
+        it leads are affected. An in-sync replica on another broker takes over their leadership.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControllerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -62,6 +75,11 @@ def add_ControllerServiceServicer_to_server(servicer, server):
                     servicer.ReportUnreachableLeaders,
                     request_deserializer=tidelog_dot_v1_dot_controller__pb2.ReportUnreachableLeadersRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_controller__pb2.ReportUnreachableLeadersResponse.SerializeToString,
+            ),
+            'ReportDisk': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportDisk,
+                    request_deserializer=tidelog_dot_v1_dot_controller__pb2.ReportDiskRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_controller__pb2.ReportDiskResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -92,6 +110,33 @@ class ControllerService:
             '/tidelog.v1.ControllerService/ReportUnreachableLeaders',
             tidelog_dot_v1_dot_controller__pb2.ReportUnreachableLeadersRequest.SerializeToString,
             tidelog_dot_v1_dot_controller__pb2.ReportUnreachableLeadersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportDisk(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.ControllerService/ReportDisk',
+            tidelog_dot_v1_dot_controller__pb2.ReportDiskRequest.SerializeToString,
+            tidelog_dot_v1_dot_controller__pb2.ReportDiskResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -38,6 +38,10 @@ class ControllerServiceStub:
     followers cannot reach, and that has fallen below min ISR, is replaced by one of
     them, although it lives.
     """
+    ReportDisk: _grpc.UnaryUnaryMultiCallable[_controller_pb2.ReportDiskRequest, _controller_pb2.ReportDiskResponse]
+    """Reports that the disk of this broker rejects writes, and which of the partitions that
+    it leads are affected. An in-sync replica on another broker takes over their leadership.
+    """
 
 @_typing.type_check_only
 class ControllerServiceAsyncStub(ControllerServiceStub):
@@ -48,6 +52,10 @@ class ControllerServiceAsyncStub(ControllerServiceStub):
     """Says which leaders this broker follows and has no answers from. A leader that its
     followers cannot reach, and that has fallen below min ISR, is replaced by one of
     them, although it lives.
+    """
+    ReportDisk: _aio.UnaryUnaryMultiCallable[_controller_pb2.ReportDiskRequest, _controller_pb2.ReportDiskResponse]  # type: ignore[assignment]
+    """Reports that the disk of this broker rejects writes, and which of the partitions that
+    it leads are affected. An in-sync replica on another broker takes over their leadership.
     """
 
 class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -62,6 +70,16 @@ class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
         """Says which leaders this broker follows and has no answers from. A leader that its
         followers cannot reach, and that has fallen below min ISR, is replaced by one of
         them, although it lives.
+        """
+
+    @_abc_1.abstractmethod
+    def ReportDisk(
+        self,
+        request: _controller_pb2.ReportDiskRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_controller_pb2.ReportDiskResponse, _abc.Awaitable[_controller_pb2.ReportDiskResponse]]:
+        """Reports that the disk of this broker rejects writes, and which of the partitions that
+        it leads are affected. An in-sync replica on another broker takes over their leadership.
         """
 
 def add_ControllerServiceServicer_to_server(servicer: ControllerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

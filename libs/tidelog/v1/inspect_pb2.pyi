@@ -654,6 +654,7 @@ class ReplicaState(_message.Message):
     LEADER_FIELD_NUMBER: _builtins.int
     FOLLOWER_FIELD_NUMBER: _builtins.int
     MOVING_FIELD_NUMBER: _builtins.int
+    FAILED_LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     topic_id: _builtins.str
     partition: _builtins.int
@@ -677,6 +678,10 @@ class ReplicaState(_message.Message):
     """Milliseconds since it began; -1: there is none."""
     moving: _builtins.str
     """"adding" or "leaving" while its partition is moved; empty: it stays."""
+    failed_leader_epoch: _builtins.int
+    """The last leader epoch in which this replica led and its disk rejected its log; -1: none
+    since the failure began.
+    """
     @_builtins.property
     def leader(self) -> Global___LeaderState: ...
     @_builtins.property
@@ -702,10 +707,11 @@ class ReplicaState(_message.Message):
         leader: Global___LeaderState | None = ...,
         follower: Global___FollowerState | None = ...,
         moving: _builtins.str = ...,
+        failed_leader_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["follower", b"follower", "leader", b"leader"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "failure_message", b"failure_message", "failure_ms", b"failure_ms", "flushed_offset", b"flushed_offset", "follower", b"follower", "high_watermark", b"high_watermark", "leader", b"leader", "leader_epoch", b"leader_epoch", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset", "moving", b"moving", "partition", b"partition", "revision", b"revision", "role", b"role", "size_bytes", b"size_bytes", "synced", b"synced", "topic", b"topic", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failed_leader_epoch", b"failed_leader_epoch", "failure", b"failure", "failure_message", b"failure_message", "failure_ms", b"failure_ms", "flushed_offset", b"flushed_offset", "follower", b"follower", "high_watermark", b"high_watermark", "leader", b"leader", "leader_epoch", b"leader_epoch", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset", "moving", b"moving", "partition", b"partition", "revision", b"revision", "role", b"role", "size_bytes", b"size_bytes", "synced", b"synced", "topic", b"topic", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

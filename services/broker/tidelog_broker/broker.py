@@ -41,6 +41,7 @@ from tidelog_broker.metrics.collector import BrokerCollector
 from tidelog_broker.metrics.replica_figures import Judges
 from tidelog_broker.metrics.vitals import StalledFor, WaitedFor, broker_vitals
 from tidelog_broker.partition.partition import Partition
+from tidelog_broker.replicas.disk_reports import DiskReports, disk_probe
 from tidelog_broker.replicas.high_watermark_events import HighWatermarkEvents
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.replicas.stray_events import StrayEvents
@@ -130,6 +131,8 @@ class Broker:
         self._controllers = controllers
         self._clock = clock
         self._rng = rng
+        self._clock = clock
+        self._disk = disk
         self._run_blocking = run_blocking
         self._data_directory = data_directory
         self._logs = LogDirectory(disk, PurePath(config.data_dir), clock)
@@ -429,6 +432,15 @@ class Broker:
             reported_after_ms(config.replica_fetch_max_wait_ms, config.replica_lag_time_max_ms),
         )
         self._start("leader-reports", reports.run())
+        disk_reports = DiskReports(
+            self.manager,
+            self.cache,
+            self._controllers,
+            self._clock,
+            disk_probe(self._disk, PurePath(config.data_dir)),
+            self._run_blocking,
+        )
+        self._start("disk-reports", disk_reports.run())
         self._start("producer-ids", self.producer_ids.keep_stocked(self._rng))
         self._start("repairs", self._repair.repair_resigned())
         self._registering = self._start("registration", registration.run())

@@ -24,6 +24,7 @@ from tidelog_broker.requests.purgatory import Purgatory
 from tidelog_broker.storage.cold_reads import ColdReads
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.clock import Clock
+from tidelog_runtime.disk_reports import DiskReport
 from tidelog_runtime.leader_reports import UnreachableLeadersReport
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import (
@@ -98,6 +99,9 @@ class NoController:
     async def report_unreachable_leaders(
         self, address: str, report: UnreachableLeadersReport
     ) -> TidelogError | None:
+        raise AssertionError(f"{report} to {address}")
+
+    async def report_disk(self, address: str, report: DiskReport) -> TidelogError | None:
         raise AssertionError(f"{report} to {address}")
 
     async def close(self) -> None:

@@ -53,6 +53,7 @@ from tidelog_controller.state.events import (
     CreateTopic,
     DeleteTopic,
     DialOutcome,
+    DiskReported,
     Event,
     KeysRead,
     LeadersUnreachable,
@@ -65,6 +66,7 @@ from tidelog_controller.state.events import (
     Tick,
     Transacted,
 )
+from tidelog_runtime.disk_reports import DiskReport, FailingLeadership
 from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeadersReport
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import (
@@ -428,6 +430,22 @@ class Driver:
             for b in leaders
         )
         self.feed(LeadersUnreachable(UnreachableLeadersReport(reporter, lives[reporter], named)))
+
+    def report_disk(self, broker_id: int, *numbers: int, is_rejecting: bool = True) -> None:
+        """The partitions of "t" that a broker leads and whose logs its full disk rejects, in
+        their present epochs."""
+        led = tuple(
+            FailingLeadership(
+                TopicPartition("t", number),
+                self.state(number).leader_epoch,
+                Cause.DISK_FULL,
+                1_000,
+                Change(f"d{broker_id}-{number}", Cause.DISK_FULL),
+            )
+            for number in numbers
+        )
+        epoch = self.brokers[broker_id].broker_epoch
+        self.feed(DiskReported(DiskReport(broker_id, epoch, is_rejecting, led)))
 
     # What the store holds.
 

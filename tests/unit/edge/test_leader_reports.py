@@ -10,12 +10,14 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import TopicPartition
 from tidelog.rpc.channels import new_server
 from tidelog.state_changes.event import Cause, Change
 from tidelog.v1.controller_pb2_grpc import add_ControllerServiceServicer_to_server
 from tidelog_broker.edge.controller_client import GrpcControllers
 from tidelog_broker.replication.transport import ControllerUnreachableError
 from tidelog_controller.edge.controller import ControllerServicer
+from tidelog_runtime.disk_reports import DiskReport, FailingLeadership
 from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeadersReport
 
 REPORT = UnreachableLeadersReport(
@@ -31,11 +33,16 @@ REPORT = UnreachableLeadersReport(
 class Controller:
     def __init__(self) -> None:
         self.reports: list[UnreachableLeadersReport] = []
+        self.disk_reports: list[DiskReport] = []
         self.refusal: TidelogError | None = None
         self.address = ""
 
     def report(self, report: UnreachableLeadersReport) -> TidelogError | None:
         self.reports.append(report)
+        return self.refusal
+
+    def report_disk(self, report: DiskReport) -> TidelogError | None:
+        self.disk_reports.append(report)
         return self.refusal
 
 
@@ -57,6 +64,21 @@ async def test_a_report_arrives_with_all_its_fields() -> None:
         assert await controllers.report_unreachable_leaders(controller.address, REPORT) is None
         await controllers.close()
     assert controller.reports == [REPORT]
+
+
+async def test_a_report_of_a_disk_arrives_with_all_its_fields() -> None:
+    controllers = GrpcControllers()
+    change = Change("broker-3-disk-5", Cause.DISK_FULL, 5)
+    failing = FailingLeadership(TopicPartition("sea", 4), 7, Cause.DISK_FULL, 1_500, change)
+    report = DiskReport(3, 103, True, (failing,))
+    async with serving() as controller:
+        assert await controllers.report_disk(controller.address, report) is None
+        controller.refusal = TidelogError(ErrorCode.NOT_CONTROLLER, "controller 2 is active")
+        rejection = await controllers.report_disk(controller.address, report)
+        await controllers.close()
+    assert controller.disk_reports == [report, report]
+    assert rejection is not None
+    assert rejection.code is ErrorCode.NOT_CONTROLLER
 
 
 async def test_a_refusal_comes_back_with_its_code() -> None:

@@ -24,6 +24,7 @@ HW_STALLED = "hw_stalled"
 CONSUMER_WAITS = "consumer_waits"
 REPLICA_OUT_OF_ISR = "replica_out_of_isr"  # no root is known
 TAKES_NO_RECORDS = "takes_no_records"  # told with its root alone
+LEADERSHIP_LEFT = "leadership_left"  # reported under its root alone
 IN_ISR_AND_GONE = "in_isr_and_gone"  # told with its root alone
 UNCLEAN_ELECTION = "unclean_election"
 NOT_PREFERRED_LEADER = "not_preferred_leader"

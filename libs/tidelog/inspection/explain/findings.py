@@ -24,7 +24,12 @@ from tidelog.inspection.model import Finding, Scope
 _WHOLE = Scope()
 # Told by what they follow from, where that has a finding.
 _TOLD_BY_ROOT = frozenset(
-    {causes.REPLICA_OUT_OF_ISR, causes.TAKES_NO_RECORDS, causes.IN_ISR_AND_GONE}
+    {
+        causes.REPLICA_OUT_OF_ISR,
+        causes.TAKES_NO_RECORDS,
+        causes.LEADERSHIP_LEFT,
+        causes.IN_ISR_AND_GONE,
+    }
 )
 
 

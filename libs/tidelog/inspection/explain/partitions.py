@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 from tidelog.inspection.explain import causes, next_steps
@@ -30,6 +31,7 @@ HW_STALLED_MIN_MS = 1_000
 # Of a replica that its leader, asked at another moment than who told the key, holds to be in
 # sync, these tell nothing.
 _PASSING = frozenset({causes.BROKER_BUSY, causes.COMMAND_BACKLOG, causes.COMMAND_OVERDUE})
+_DISK_FAILURES = frozenset({"disk_full", "disk_error"})
 
 
 def symptoms(view: ClusterView) -> Iterator[Symptom]:
@@ -381,8 +383,9 @@ def _failures(view: ClusterView) -> Iterator[Symptom]:
             name = TopicPartition(replica.topic, replica.partition)
             key = view.keys.get(name)
             leads = replica.role == "leader" or (key is not None and key.leader == broker_id)
+            cause, reason = _failing_leadership(view, name, broker_id, replica, reason)
             yield Symptom(
-                causes.TAKES_NO_RECORDS,
+                cause,
                 causes.CRITICAL if leads else causes.WARNING,
                 name,
                 f"broker {broker_id} {reason.words}",
@@ -392,3 +395,25 @@ def _failures(view: ClusterView) -> Iterator[Symptom]:
                 (reason,),
                 broker_id,
             )
+
+
+def _failing_leadership(
+    view: ClusterView,
+    name: TopicPartition,
+    broker_id: int,
+    replica: ReplicaState,
+    reason: Reason,
+) -> tuple[str, Reason]:
+    """What a failing disk does to the leadership of a partition, and the evidence for it."""
+    key = view.keys.get(name)
+    if key is None or replica.failure not in _DISK_FAILURES:
+        return causes.TAKES_NO_RECORDS, reason
+    if 0 <= replica.failed_leader_epoch < key.leader_epoch and key.leader != NO_LEADER:
+        failing = f" for {span(replica.failure_ms)}" if replica.failure_ms >= 0 else ""
+        line = (
+            f"{name}: broker {broker_id} led it in epoch {replica.failed_leader_epoch}, its "
+            f"writes have failed{failing}, and broker {key.leader} leads it now, in epoch "
+            f"{key.leader_epoch}"
+        )
+        return causes.LEADERSHIP_LEFT, replace(reason, evidence=(line, *reason.evidence))
+    return causes.TAKES_NO_RECORDS, reason

@@ -83,6 +83,10 @@ _FOLLOWS: Sequence[tuple[str, Callable[[int], str]]] = (
         causes.TAKES_NO_RECORDS + _LEADING,
         lambda n: f"writes fail in {plural(n, 'partition')} that it leads",
     ),
+    (
+        causes.LEADERSHIP_LEFT,
+        lambda n: f"leadership of {plural(n, 'partition')} transferred to other brokers",
+    ),
     (causes.TAKES_NO_RECORDS, lambda n: f"{plural(n, 'replica')} taking no records"),
     (causes.REPLICA_OUT_OF_ISR, lambda n: f"out of the ISR of {plural(n, 'partition')}"),
     (

@@ -13,6 +13,7 @@ from tidelog_broker.replication.transport import (
     REPORT_TIMEOUT_MS,
     ControllerUnreachableError,
 )
+from tidelog_runtime.disk_reports import DiskReport
 from tidelog_runtime.leader_reports import UnreachableLeadersReport
 from tidelog_runtime.replica_control_codec import change_to_wire
 
@@ -40,16 +41,41 @@ class GrpcControllers:
                 for leader in report.leaders
             ],
         )
-        channel = await self._channel_to(address)
-        stub: controller_pb2_grpc.ControllerServiceAsyncStub
-        stub = controller_pb2_grpc.ControllerServiceStub(channel)
+        stub = await self._stub(address)
         try:
             answer = await stub.ReportUnreachableLeaders(request, timeout=REPORT_TIMEOUT_MS / 1000)
         except grpc.aio.AioRpcError as error:
-            raise ControllerUnreachableError(
-                f"{address}: {error.code().name}: {error.details()}"
-            ) from error
+            raise _unreachable(address, error) from error
         return error_from_wire(answer.error) if answer.HasField("error") else None
+
+    async def report_disk(self, address: str, report: DiskReport) -> TidelogError | None:
+        request = pb.ReportDiskRequest(
+            broker_id=report.broker_id,
+            broker_epoch=report.broker_epoch,
+            is_rejecting=report.is_rejecting,
+            led=[
+                pb.FailingLeadership(
+                    topic=failing.partition.topic,
+                    partition=failing.partition.partition,
+                    leader_epoch=failing.leader_epoch,
+                    failing_for_ms=failing.failing_for_ms,
+                    change=change_to_wire(failing.change._replace(cause=failing.cause)),
+                )
+                for failing in report.led
+            ],
+        )
+        stub = await self._stub(address)
+        try:
+            answer = await stub.ReportDisk(request, timeout=REPORT_TIMEOUT_MS / 1000)
+        except grpc.aio.AioRpcError as error:
+            raise _unreachable(address, error) from error
+        return error_from_wire(answer.error) if answer.HasField("error") else None
+
+    async def _stub(self, address: str) -> controller_pb2_grpc.ControllerServiceAsyncStub:
+        channel = await self._channel_to(address)
+        stub: controller_pb2_grpc.ControllerServiceAsyncStub
+        stub = controller_pb2_grpc.ControllerServiceStub(channel)
+        return stub
 
     async def close(self) -> None:
         channel, self._channel, self._address = self._channel, None, ""
@@ -61,3 +87,7 @@ class GrpcControllers:
             await self.close()
             self._channel, self._address = open_channel(address), address
         return self._channel
+
+
+def _unreachable(address: str, error: grpc.aio.AioRpcError) -> ControllerUnreachableError:
+    return ControllerUnreachableError(f"{address}: {error.code().name}: {error.details()}")

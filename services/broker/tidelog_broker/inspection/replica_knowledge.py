@@ -84,5 +84,7 @@ class ReplicaKnowledge:
             return Failure(damage.cause.value, damage.reason, damage.since_ms)
         refusal = self._manager.disk.of(key)
         if refusal is not None:
-            return Failure(refusal.cause.value, refusal.message, refusal.since_ms)
+            return Failure(
+                refusal.cause.value, refusal.message, refusal.since_ms, refusal.led_epoch
+            )
         return None

@@ -14,7 +14,7 @@ from tidelog.inspection.model import (
     ReplicaState,
     WaitingConsumer,
 )
-from tidelog.model import NO_LEADER, NO_OFFSET
+from tidelog.model import NO_EPOCH, NO_LEADER, NO_OFFSET
 from tidelog_broker.partition import isr
 from tidelog_broker.partition.lag import lag_of, least_lag_of, untold_end
 from tidelog_broker.partition.leading import Leading
@@ -32,11 +32,12 @@ class Now(NamedTuple):
 
 class Failure(NamedTuple):
     """Why a replica takes no records: "disk_full", "disk_error" or "corrupt"; `since_ms` of
-    the monotonic clock."""
+    the monotonic clock. `leader_epoch`: the last one in which it led and was rejected."""
 
     failure: str
     message: str
     since_ms: int
+    leader_epoch: int = NO_EPOCH
 
 
 class Surroundings(Protocol):
@@ -63,6 +64,7 @@ def failure_fields(failure: Failure | None, now: Now) -> dict[str, Any]:
         "failure": failure.failure,
         "failure_message": failure.message,
         "failure_ms": now.monotonic_ms - failure.since_ms,
+        "failed_leader_epoch": failure.leader_epoch,
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol
 
 from tidelog.model import NO_EPOCH
@@ -48,10 +49,14 @@ class DiskEvents:
     def refused(self, key: ReplicaKey, error: LogError, what: str) -> None:
         """`what` could not be done: "written", "synced" or "read"; told once."""
         now_ms = self._clock.monotonic_ms()
-        if not self._refusals.refused(key, cause_of(error), what, str(error), now_ms):
-            return
+        is_news = self._refusals.refused(key, cause_of(error), what, str(error), now_ms)
         refusal = self._refusals.of(key)
         assert refusal is not None
+        partition = self._replicas.find(key)
+        if partition is not None and partition.leading is not None:
+            refusal.led_epoch = partition.leader_epoch
+        if not is_news:
+            return
         subject = f"disk-{key.topic_id}-{key.partition}"
         refusal.change = self._state_changes.standing(subject, refusal.cause)
         self._tell(Kind.DISK_REFUSED, key, refusal.change, what=what, why=str(error))
@@ -73,6 +78,10 @@ class DiskEvents:
 
     def of(self, key: ReplicaKey) -> Refusal | None:
         return self._refusals.of(key)
+
+    def standing(self) -> Iterator[tuple[ReplicaKey, Refusal]]:
+        """The replicas that the disk rejects now."""
+        return self._refusals.standing()
 
     def _tell(self, kind: Kind, key: ReplicaKey, change: Change, **details: Detail) -> None:
         partition = self._replicas.find(key)

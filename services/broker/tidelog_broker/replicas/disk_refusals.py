@@ -5,8 +5,10 @@ has been refused for a while does it count as taking again."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tidelog.model import NO_EPOCH
 from tidelog.state_changes.event import NO_CHANGE, Cause, Change
 from tidelog_broker.partition.replica_key import ReplicaKey
 
@@ -20,7 +22,8 @@ READ = "read"
 @dataclass(slots=True)
 class Refusal:
     """`what` could not be done: "written", "synced" or "read". `change`: as which it is told
-    that it began, and that it is over."""
+    that it began, and that it is over. `led_epoch`: the last epoch in which the replica led
+    while it was rejected."""
 
     cause: Cause
     what: str
@@ -28,6 +31,7 @@ class Refusal:
     since_ms: int
     last_ms: int
     taken_since: bool = False
+    led_epoch: int = NO_EPOCH
     change: Change = NO_CHANGE
 
 
@@ -60,6 +64,10 @@ class DiskRefusals:
 
     def of(self, key: ReplicaKey) -> Refusal | None:
         return self._refusals.get(key)
+
+    def standing(self) -> Iterator[tuple[ReplicaKey, Refusal]]:
+        """In the order in which they began."""
+        return iter(self._refusals.items())
 
     def over(self, now_ms: int) -> list[tuple[ReplicaKey, Refusal]]:
         """Those that are over since the last call, in the order in which they began."""

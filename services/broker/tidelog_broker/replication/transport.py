@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 from tidelog.errors import TidelogError
 from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
 from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_runtime.disk_reports import DiskReport
 from tidelog_runtime.leader_reports import UnreachableLeadersReport
 
 # Beyond the long poll itself: how long an answer to a fetch may take.
@@ -111,12 +112,21 @@ class ControllerUnreachableError(Exception):
     """No answer from the controller; what it was told may have reached it."""
 
 
-class Controllers(Protocol):
-    """Whoever is the active controller, by address. Raises `ControllerUnreachableError`."""
+class TakesLeaderReports(Protocol):
+    """The active controller, by address. Raises `ControllerUnreachableError`."""
 
     async def report_unreachable_leaders(
         self, address: str, report: UnreachableLeadersReport
     ) -> TidelogError | None:
         """Why the report was not taken; None: it was."""
 
+
+class TakesDiskReports(Protocol):
+    """The active controller, by address. Raises `ControllerUnreachableError`."""
+
+    async def report_disk(self, address: str, report: DiskReport) -> TidelogError | None:
+        """Why the report was rejected; None: it was accepted."""
+
+
+class Controllers(TakesLeaderReports, TakesDiskReports, Protocol):
     async def close(self) -> None: ...

@@ -17,8 +17,8 @@ from tidelog_broker.replication.replica_fetcher import Unanswered
 from tidelog_broker.replication.transport import (
     ANSWER_TIMEOUT_MS,
     REPORT_TIMEOUT_MS,
-    Controllers,
     ControllerUnreachableError,
+    TakesLeaderReports,
 )
 from tidelog_broker.stalls import stalled_ms
 from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeadersReport
@@ -71,7 +71,7 @@ class LeaderReports:
         reporter: Teller,
         fetching: Fetching,
         cache: MetadataCache,
-        controllers: Controllers,
+        controllers: TakesLeaderReports,
         after_ms: int,
     ) -> None:
         self._reporter = reporter

@@ -55,6 +55,7 @@ from tidelog_controller.state.events import (
     CommandLost,
     ConnectionEnded,
     DialOutcome,
+    DiskReported,
     Event,
     KeysRead,
     LeadersUnreachable,
@@ -66,6 +67,7 @@ from tidelog_controller.state.events import (
     Tick,
     Transacted,
 )
+from tidelog_controller.state.failing_disks import FailingDisks
 from tidelog_controller.state.known import (
     BrokerChanged,
     ConsentChanged,
@@ -89,6 +91,7 @@ from tidelog_controller.state.purposes import (
 )
 from tidelog_controller.state.transactions import Transactions, outcome
 from tidelog_controller.state.unreachable_leaders import UnreachableLeaders
+from tidelog_runtime.disk_reports import DiskReport
 from tidelog_runtime.leader_reports import UnreachableLeadersReport
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import Departure
@@ -138,11 +141,14 @@ class Controller:
             leader_balancing,
         )
         self._unreachable = UnreachableLeaders()
+        self._failing_disks = FailingDisks()
+        self.context.rejecting_disks = self._failing_disks.rejecting
         self._dirty = DirtyPartitions(
             self.context,
             self._transactions,
             self._dispatch.descriptions,
             self._unreachable,
+            self._failing_disks,
             self._dispatch.is_acknowledged,
             identity.controller_epoch,
             self._dispatch.full_states_taken,
@@ -166,6 +172,7 @@ class Controller:
         self._wall_ms = wall_ms
         self._out = []
         self._dirty.touch(self._unreachable.advance(now_ms))
+        self._dirty.touch(self._failing_disks.advance(now_ms))
         self._dirty.advance(now_ms)
         self._take(event)
         if not self._deposed:
@@ -184,6 +191,7 @@ class Controller:
             self._desk.wake_at_ms(),
             self._dispatch.wake_at_ms(),
             self._unreachable.wake_at_ms(),
+            self._failing_disks.wake_at_ms(),
             self._dirty.wake_at_ms(self._now_ms),
         ]
         return min((time for time in times if time is not None), default=None)
@@ -238,6 +246,8 @@ class Controller:
                 self._connection_ended(event)
             case LeadersUnreachable(report):
                 self._leaders_unreachable(report)
+            case DiskReported(report):
+                self._disk_reported(report)
             case PlanMade():
                 self._begin(self._desk.planned(event, self._now_ms, self._wall_ms))
             case Tick():
@@ -348,6 +358,7 @@ class Controller:
         if old is not None and (new is None or new.broker_epoch != old.broker_epoch):
             self._dirty.touch(self._dispatch.left(broker_id))
             self._unreachable.forget_broker(broker_id)
+            self._failing_disks.forget_broker(broker_id)
             self._out.append(CloseChannel(broker_id, old.broker_epoch))
             departure = self._departures.left(old, new, self._wall_ms)
             self._tell(of_broker(Kind.BROKER_LEFT, old, revision, departure.cause))
@@ -449,6 +460,8 @@ class Controller:
             held = self.context.partition(write.partition)
             if write.deposes and held is not None and held.state == write.new:
                 self._unreachable.deposed(write.partition)
+            if write.leaves_disk and held is not None and held.state == write.new:
+                self._failing_disks.transferred(write.partition)
         if result.succeeded:
             self._dirty.touch(write.partition for write in writes)
             return
@@ -479,6 +492,13 @@ class Controller:
                 for partition, held in self.context.replicas_on(leader.broker_id)
                 if held.state.leader == leader.broker_id and report.broker_id in held.state.replicas
             )
+
+    def _disk_reported(self, report: DiskReport) -> None:
+        """Judged with every report: a successor may have come into sync since the last one."""
+        self._dirty.touch(
+            failing.partition
+            for failing in self._failing_disks.reported(report, self.context.brokers)
+        )
 
     # Crashes.
 

@@ -9,6 +9,7 @@ from tidelog_controller.control.descriptions import Descriptions
 from tidelog_controller.core.reconcile import logs_needed, next_write
 from tidelog_controller.core.write_pace import WritePace
 from tidelog_controller.state.context import Context
+from tidelog_controller.state.failing_disks import FailingDisks
 from tidelog_controller.state.purposes import (
     PartitionBatch,
     PartitionWrite,
@@ -32,6 +33,7 @@ class DirtyPartitions:
         transactions: Transactions,
         descriptions: Descriptions,
         unreachable: UnreachableLeaders,
+        failing_disks: FailingDisks,
         is_acknowledged: Callable[[TopicPartition], bool],
         controller_epoch: int,
         full_states_taken: Callable[[], bool],
@@ -41,6 +43,7 @@ class DirtyPartitions:
         self._transactions = transactions
         self._descriptions = descriptions
         self._unreachable = unreachable
+        self._failing_disks = failing_disks
         self._is_acknowledged = is_acknowledged
         self._controller_epoch = controller_epoch
         self._full_states_taken = full_states_taken
@@ -122,6 +125,7 @@ class DirtyPartitions:
             self._controller_epoch,
             self._descriptions.logs(partition, revision, self._context.live),
             self._unreachable.reporters(partition, held.state) if held else (),
+            self._failing_disks.cause(partition, held.state) if held else None,
         )
 
     def _may_meet_former(self, partition: TopicPartition) -> bool:

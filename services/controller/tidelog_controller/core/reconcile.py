@@ -14,6 +14,7 @@ from dataclasses import replace
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog.state_changes.event import Cause
 from tidelog_controller.policies.electability import is_running
+from tidelog_controller.policies.failing_disk import led_from_another_disk
 from tidelog_controller.policies.leader_election import leader_serves, next_state
 from tidelog_controller.policies.leader_moves import (
     WantedLeader,
@@ -37,11 +38,13 @@ def next_write(
     controller_epoch: int,
     logs: Logs,
     reporters: Collection[int],
+    disk_fails: Cause | None = None,
 ) -> PartitionWrite | None:
     """`is_acknowledged`: whether every live broker with a replica has carried out what
     the partition's present state asks of it. `logs`: what is known of the replicas' logs
     as they are at the partition's present revision. `reporters`: the brokers that cannot
-    reach its leader, where it may be deposed for that."""
+    reach its leader, where it may be deposed for that. `disk_fails`: why the leader's disk
+    rejects the log, where the leadership may be transferred for that."""
     topic = context.topics.get(partition.topic)
     if topic is None or context.keys.leader_and_isr(partition) in context.malformed:
         return None
@@ -76,7 +79,9 @@ def next_write(
         )
         if moved is not None:
             return PartitionWrite(partition, held.state, moved, held.revision)
-        return _handed_over(context, partition, held, topic, controller_epoch)
+        return (
+            disk_fails and _left_disk(context, partition, held, topic, controller_epoch, disk_fails)
+        ) or _handed_over(context, partition, held, topic, controller_epoch)
     # A consent is good for one election, whichever it turns out to be.
     elected = new.leader_epoch > held.state.leader_epoch and new.leader != NO_LEADER
     consumed = consent.revision if consent and elected else 0
@@ -94,6 +99,28 @@ def next_write(
         deposes,
         logs if unclean else None,
     )
+
+
+def _left_disk(
+    context: Context,
+    partition: TopicPartition,
+    held: Partition,
+    topic: Topic,
+    controller_epoch: int,
+    cause: Cause,
+) -> PartitionWrite | None:
+    """Another replica leads, because the leader's disk rejects the log."""
+    new = led_from_another_disk(
+        held.state,
+        context.live,
+        topic.rules,
+        controller_epoch,
+        context.rejecting_disks,
+        context.maintenance,
+    )
+    if new is None:
+        return None
+    return PartitionWrite(partition, held.state, new, held.revision, why=cause, leaves_disk=True)
 
 
 def _handed_over(

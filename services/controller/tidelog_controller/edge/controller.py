@@ -7,9 +7,11 @@ from typing import Any, Protocol
 import grpc.aio
 
 from tidelog.errors import TidelogError
+from tidelog.model import TopicPartition
 from tidelog.rpc.wire import error_to_wire
 from tidelog.v1 import controller_pb2 as pb
 from tidelog.v1.controller_pb2_grpc import ControllerServiceServicer
+from tidelog_runtime.disk_reports import DiskReport, FailingLeadership
 from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeadersReport
 from tidelog_runtime.replica_control_codec import change_from_wire
 
@@ -18,6 +20,8 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 class Reports(Protocol):
     def report(self, report: UnreachableLeadersReport) -> TidelogError | None: ...
+
+    def report_disk(self, report: DiskReport) -> TidelogError | None: ...
 
 
 class ControllerServicer(ControllerServiceServicer):
@@ -45,3 +49,25 @@ class ControllerServicer(ControllerServiceServicer):
             )
         )
         return pb.ReportUnreachableLeadersResponse(error=error_to_wire(error) if error else None)
+
+    async def ReportDisk(  # noqa: N802 - the generated name
+        self,
+        request: pb.ReportDiskRequest,
+        context: Context,  # noqa: ARG002
+    ) -> pb.ReportDiskResponse:
+        led = []
+        for failing in request.led:
+            change = change_from_wire(failing.change)
+            led.append(
+                FailingLeadership(
+                    TopicPartition(failing.topic, failing.partition),
+                    failing.leader_epoch,
+                    change.cause,
+                    failing.failing_for_ms,
+                    change,
+                )
+            )
+        error = self._reports.report_disk(
+            DiskReport(request.broker_id, request.broker_epoch, request.is_rejecting, tuple(led))
+        )
+        return pb.ReportDiskResponse(error=error_to_wire(error) if error else None)

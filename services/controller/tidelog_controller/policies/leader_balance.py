@@ -36,6 +36,7 @@ def preferred_elections(
     maintenance: Collection[int],
     threshold_percent: int,
     at_most: int,
+    rejecting_disks: Collection[int] = (),
 ) -> list[TopicPartition]:
     """Partitions that are to be led by their preferred replicas now, those of the broker that
     lacks the largest part of its leaderships first.
@@ -55,13 +56,16 @@ def preferred_elections(
             chosen += [
                 partition
                 for partition in sorted(lacking[broker])
-                if hindrance(partitions[partition], running, maintenance) is None
+                if hindrance(partitions[partition], running, maintenance, rejecting_disks) is None
             ]
     return chosen[:at_most]
 
 
 def hindrance(
-    state: Leadership, running: Collection[int], maintenance: Collection[int]
+    state: Leadership,
+    running: Collection[int],
+    maintenance: Collection[int],
+    rejecting_disks: Collection[int] = (),
 ) -> str | None:
     """Why the preferred replica may not lead now, and what would help. None: it may, or does."""
     preferred = state.replicas[0]
@@ -73,6 +77,8 @@ def hindrance(
         return f"broker {preferred} is not running; start it"
     if preferred in maintenance:
         return f"broker {preferred} is in maintenance; end that first"
+    if preferred in rejecting_disks:
+        return f"the disk of broker {preferred} rejects writes; free space on it or replace it"
     if preferred not in state.isr:
         return f"the replica on broker {preferred} is not in sync; wait until it has caught up"
     return None

@@ -291,7 +291,10 @@ class LeaderAdmin:
         first = self._leadership(name, state)._replace(
             replicas=(leader, *(b for b in state.replicas if b != leader))
         )
-        return hindrance(first, self._context.running_brokers(), self._context.maintenance)
+        context = self._context
+        return hindrance(
+            first, context.running_brokers(), context.maintenance, context.rejecting_disks
+        )
 
     # Maintenance.
 
@@ -361,6 +364,7 @@ class LeaderAdmin:
             context.maintenance,
             self._balancing.threshold_percent,
             MAX_BALANCED_AT_ONCE,
+            context.rejecting_disks,
         )
         balanced = {
             name: WantedLeader(partitions[name].replicas[0], False, Cause.PREFERRED_LEADER)

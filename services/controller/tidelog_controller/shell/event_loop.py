@@ -42,6 +42,7 @@ from tidelog_controller.state.commands import (
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.events import (
     AdminRequest,
+    DiskReported,
     Event,
     KeysRead,
     LeadersUnreachable,
@@ -55,6 +56,7 @@ from tidelog_controller.state.events import (
 from tidelog_controller.state.operations import DEFAULT_MAX_MOVES_PER_BROKER
 from tidelog_controller.state.plans import Planned
 from tidelog_runtime.clock import Clock
+from tidelog_runtime.disk_reports import DiskReport
 from tidelog_runtime.leader_reports import UnreachableLeadersReport
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.measured_store import MeasuredStore
@@ -181,10 +183,17 @@ class EventLoop:
 
     def report(self, report: UnreachableLeadersReport) -> TidelogError | None:
         """Why it was not taken; None: it was."""
+        return self._take_report(LeadersUnreachable(report))
+
+    def report_disk(self, report: DiskReport) -> TidelogError | None:
+        """Why it was rejected; None: it was accepted."""
+        return self._take_report(DiskReported(report))
+
+    def _take_report(self, event: LeadersUnreachable | DiskReported) -> TidelogError | None:
         if self._over:
             return _deposed()
         try:
-            self._queue.put_nowait(LeadersUnreachable(report))
+            self._queue.put_nowait(event)
         except asyncio.QueueFull:
             return _busy()
         return None

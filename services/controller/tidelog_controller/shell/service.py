@@ -22,6 +22,7 @@ from tidelog_controller.shell.known_services import ServicesOfReign
 from tidelog_controller.shell.lease_end import end_lease
 from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.events import AdminRequest
+from tidelog_runtime.disk_reports import DiskReport
 from tidelog_runtime.leader_reports import UnreachableLeadersReport
 from tidelog_runtime.metadata.cluster_id import UnknownFormatError, ensure_cluster
 from tidelog_runtime.metadata.schema import ControllerEntry, ControllerProcess
@@ -116,6 +117,10 @@ class ControllerService:
     def report(self, report: UnreachableLeadersReport) -> TidelogError | None:
         """Why it was not taken; None: it was."""
         return self._not_controller() if self._reign is None else self._reign.report(report)
+
+    def report_disk(self, report: DiskReport) -> TidelogError | None:
+        """Why it was rejected; None: it was accepted."""
+        return self._not_controller() if self._reign is None else self._reign.report_disk(report)
 
     async def describe(self, request: StateRequest) -> ServiceState:
         clock, state_changes = self._environment.clock, self._state_changes

@@ -117,6 +117,7 @@ class Context:
         # Of this reign alone.
         self.wanted_leaders: Mapping[TopicPartition, WantedLeader] = {}
         self.looked_at: dict[TopicPartition, None] = {}
+        self.rejecting_disks: Collection[int] = ()  # brokers; as they report it
         self.throttle = UNTHROTTLED
         self.malformed: set[str] = set()  # keys
         # What operations want of partitions now; what was begun goes on without.

@@ -30,6 +30,7 @@ from tidelog_controller.state.admin_requests import (
     SetThrottle,
 )
 from tidelog_controller.state.plans import Planned
+from tidelog_runtime.disk_reports import DiskReport
 from tidelog_runtime.leader_reports import UnreachableLeadersReport
 from tidelog_runtime.metadata.store import Changed, KeyValue, Snapshot, TransactionResult
 from tidelog_runtime.replica_control import CommandResult, DescribeReplicasResult
@@ -114,6 +115,12 @@ class LeadersUnreachable(NamedTuple):
     """What one broker reports: all the leaders that it cannot reach now."""
 
     report: UnreachableLeadersReport
+
+
+class DiskReported(NamedTuple):
+    """What one broker reports of its disk."""
+
+    report: DiskReport
 
 
 class CreateTopic(NamedTuple):
@@ -203,6 +210,7 @@ Event = (
     | ReplicasDescribed
     | ConnectionEnded
     | LeadersUnreachable
+    | DiskReported
     | PlanMade
     | AdminRequest
     | Tick

@@ -35,7 +35,8 @@ class PartitionWrite(NamedTuple):
     `consent_revision`: of a consent to recovery that this election uses up; 0: of none.
     `deposes`: the leader until now could go on, but for its followers, which cannot reach
     it. `logs`: those that an unclean election was decided by; None: it is none. `why`: a leader
-    that serves hands over; NONE: none does. `trace_id`, `asker`: of the request for that."""
+    that serves hands over; NONE: none does. `trace_id`, `asker`: of the request for that.
+    `leaves_disk`: the disk of the leader until now rejects the log."""
 
     partition: TopicPartition
     old: LeaderAndIsr | None
@@ -47,6 +48,7 @@ class PartitionWrite(NamedTuple):
     why: Cause = Cause.NONE
     trace_id: str = ""
     asker: Asker = NOBODY
+    leaves_disk: bool = False
 
     def deciding(self, new: LeaderAndIsr) -> PartitionWrite:
         """The same with another new state; `_replace` takes twice as long."""
@@ -54,7 +56,8 @@ class PartitionWrite(NamedTuple):
 
     @property
     def is_handover(self) -> bool:
-        return self.why is not Cause.NONE
+        """A leader that serves is replaced, and no client waits for that."""
+        return self.why is not Cause.NONE and not self.leaves_disk
 
     @property
     def changes(self) -> int:

@@ -4,29 +4,15 @@ ends by itself. Pure; time is what `advance` was last told."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from tidelog.model import TopicPartition
 from tidelog_controller.state.known import Broker
+from tidelog_controller.state.partition_rests import PartitionRests
 from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeadersReport
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
 
 # Brokers report every second; several reports in a row may be lost or late.
 REPORT_EXPIRY_MS = 5_000
-# Where nobody reaches anybody, each new leader is reported like the one before: after a deposition
-# a partition rests, and twice as long after each one that follows within a minute.
-FIRST_REST_MS = 5_000
-MAX_REST_MS = 40_000
-DEPOSITIONS_MEMORY_MS = 60_000
-
-
-class _Rest(NamedTuple):
-    begin_ms: int
-    length_ms: int
-
-    @property
-    def end_ms(self) -> int:
-        return self.begin_ms + self.length_ms
 
 
 class UnreachableLeaders:
@@ -34,11 +20,10 @@ class UnreachableLeaders:
 
     def __init__(self) -> None:
         self._now_ms = 0
+        # Where no broker reaches another, each new leader is reported like the one before.
+        self._rests = PartitionRests()
         # By leader: each reporter, and until when it is believed.
         self._reports: dict[Member, dict[int, int]] = {}
-        # The last one of each partition, oldest first, as long as it counts; and those that rest.
-        self._rests: dict[TopicPartition, _Rest] = {}
-        self._resting: set[TopicPartition] = set()
 
     def advance(self, now_ms: int) -> list[TopicPartition]:
         """Forgets what is over; returns the partitions whose leaders may be deposed again."""
@@ -46,10 +31,7 @@ class UnreachableLeaders:
         for leader in list(self._reports):
             reports = self._reports[leader]
             self._keep(leader, {b: until for b, until in reports.items() if until > now_ms})
-        over = [p for p in self._resting if self._rests[p].end_ms <= now_ms]
-        self._resting.difference_update(over)
-        self._forget_depositions()
-        return sorted(over)
+        return self._rests.advance(now_ms)
 
     def reported(
         self, report: UnreachableLeadersReport, brokers: Mapping[int, Broker]
@@ -83,35 +65,22 @@ class UnreachableLeaders:
     def reporters(self, partition: TopicPartition, state: LeaderAndIsr) -> tuple[int, ...]:
         """The brokers that cannot reach the partition's leader; empty where the last one was
         deposed only lately."""
-        if not self._reports or partition in self._resting:
+        if not self._reports or partition in self._rests:
             return ()
         leader = Member(state.leader, state.leader_broker_epoch)
         return tuple(sorted(self._reports.get(leader, ())))
 
     def deposed(self, partition: TopicPartition) -> None:
-        last = self._rests.pop(partition, None)
-        length_ms = FIRST_REST_MS
-        if last is not None:
-            length_ms = min(MAX_REST_MS, 2 * last.length_ms)
-        self._rests[partition] = _Rest(self._now_ms, length_ms)
-        self._resting.add(partition)
+        self._rests.begin(partition)
 
     @property
     def depositions(self) -> int:
         """How many are remembered."""
         return len(self._rests)
 
-    def _forget_depositions(self) -> None:
-        """None that rests yet: no rest is as long as they are remembered."""
-        while self._rests:
-            oldest = next(iter(self._rests))
-            if self._now_ms - self._rests[oldest].begin_ms < DEPOSITIONS_MEMORY_MS:
-                return
-            del self._rests[oldest]
-
     def wake_at_ms(self) -> int | None:
         """A report that ends changes no decision."""
-        return min((self._rests[p].end_ms for p in self._resting), default=None)
+        return self._rests.wake_at_ms()
 
     def _withdraw(self, reporter: int, leader: Member) -> None:
         reports = self._reports[leader]

@@ -6,10 +6,8 @@ from collections.abc import Iterable
 
 from tidelog.model import TopicPartition
 from tidelog_controller.state.known import Broker
+from tidelog_controller.state.partition_rests import FIRST_REST_MS, MAX_REST_MS, MEMORY_MS
 from tidelog_controller.state.unreachable_leaders import (
-    DEPOSITIONS_MEMORY_MS,
-    FIRST_REST_MS,
-    MAX_REST_MS,
     REPORT_EXPIRY_MS,
     UnreachableLeaders,
 )
@@ -169,7 +167,7 @@ def test_it_rests_twice_as_long_after_each_deposition_that_follows_soon() -> Non
 
 
 def test_a_deposition_long_ago_counts_no_more() -> None:
-    lengths = rests_of(Reports(), [0, DEPOSITIONS_MEMORY_MS])
+    lengths = rests_of(Reports(), [0, MEMORY_MS])
     assert lengths == [FIRST_REST_MS, FIRST_REST_MS]
 
 
@@ -180,11 +178,11 @@ def test_a_deposition_is_forgotten_when_it_counts_no_more() -> None:
     unreachable.advance(3_000)
     unreachable.deposed(TopicPartition("t", 1))
     rests_of(reports, [4_000])
-    unreachable.advance(3_000 + DEPOSITIONS_MEMORY_MS - 1)
+    unreachable.advance(3_000 + MEMORY_MS - 1)
     assert unreachable.depositions == 2
-    unreachable.advance(3_000 + DEPOSITIONS_MEMORY_MS)
+    unreachable.advance(3_000 + MEMORY_MS)
     assert unreachable.depositions == 1
-    unreachable.advance(4_000 + DEPOSITIONS_MEMORY_MS)
+    unreachable.advance(4_000 + MEMORY_MS)
     assert unreachable.depositions == 0
 
 

@@ -273,6 +273,25 @@ def test_a_leader_that_takes_no_records_is_critical(cluster: DescribedCluster) -
     )
 
 
+def test_a_leadership_that_left_a_full_disk_names_both_leaders(cluster: DescribedCluster) -> None:
+    cluster.partition("sea/0", leader=2, isr=(2, 3))
+    cluster.replica(
+        "sea/0",
+        1,
+        failure="disk_full",
+        failure_message="no space",
+        failure_ms=5_000,
+        failed_leader_epoch=4,
+    )
+    full = found(cluster.explain(), "disk_full")
+    assert full.severity == "warning"
+    assert "leadership of 1 partition transferred to other brokers" in full.summary
+    assert (
+        "sea/0: broker 1 led it in epoch 4, its writes have failed for 5.0 s, and broker 2 leads "
+        "it now, in epoch 5"
+    ) in said(full)
+
+
 def test_a_damaged_leader_is_critical_and_waits_for_the_store_to_resign(
     cluster: DescribedCluster,
 ) -> None:

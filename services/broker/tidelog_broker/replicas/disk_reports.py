@@ -1,0 +1,157 @@
+"""Reports to the controller that this broker's disk rejects replicas, so that in-sync replicas
+on other brokers take over their leadership ("Failing disks" in ARCHITECTURE.md)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import PurePath
+from typing import Protocol
+
+import structlog
+
+from tidelog.model import NO_LEADER
+from tidelog_broker.background import RunBlocking
+from tidelog_broker.log.disk import Disk
+from tidelog_broker.membership.metadata_cache import MetadataCache
+from tidelog_broker.partition.partition import Partition
+from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.replicas.disk_events import DiskEvents
+from tidelog_broker.replication.transport import ControllerUnreachableError, TakesDiskReports
+from tidelog_runtime.clock import Clock
+from tidelog_runtime.disk_reports import DiskReport, FailingLeadership
+
+# The controller believes a report for several times as long.
+REPORT_INTERVAL_MS = 1_000
+# A rejection that is over sooner moves no leadership.
+REPORTED_AFTER_MS = 1_000
+MAX_REPORTED_LEADERSHIPS = 1_000
+# A replica that is not led here may have nothing to append for a long time. Where no append was
+# tried for this long, a file of PROBE_BYTES is written to find out whether the disk has room.
+PROBE_AFTER_MS = 10_000
+PROBE_BYTES = 64 << 10
+PROBE_NAME = "disk-probe"
+
+_log = structlog.get_logger()
+
+
+class Reporter(Protocol):
+    """The replicas of one broker."""
+
+    @property
+    def broker_id(self) -> int: ...
+
+    @property
+    def broker_epoch(self) -> int: ...
+
+    @property
+    def disk(self) -> DiskEvents: ...
+
+    def find(self, key: ReplicaKey) -> Partition | None: ...
+
+
+def disk_probe(disk: Disk, data_dir: PurePath) -> Callable[[], None]:
+    """A function that writes, syncs and removes a small file; raises `OSError`."""
+    path = data_dir / PROBE_NAME
+
+    def probe() -> None:
+        try:
+            disk.write_atomically(path, bytes(PROBE_BYTES), sync=True)
+        finally:
+            disk.remove(path)
+
+    return probe
+
+
+class DiskReports:
+    """One report at a time. A withdrawal that gets lost expires at the controller."""
+
+    def __init__(
+        self,
+        reporter: Reporter,
+        cache: MetadataCache,
+        controllers: TakesDiskReports,
+        clock: Clock,
+        probe: Callable[[], None],
+        run_blocking: RunBlocking,
+    ) -> None:
+        self._reporter = reporter
+        self._cache = cache
+        self._controllers = controllers
+        self._clock = clock
+        self._probe = probe
+        self._run_blocking = run_blocking
+        self._probed_ms = 0
+        self._reported = False
+        self._said_rejected = False
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(REPORT_INTERVAL_MS / 1000)
+            if self._reporter.disk:
+                await self._probe_untried()
+            report = self.report()
+            if report.is_rejecting or self._reported:
+                await self._send(report)
+            self._reported = report.is_rejecting
+
+    def report(self) -> DiskReport:
+        now_ms = self._clock.monotonic_ms()
+        led: list[FailingLeadership] = []
+        for key, refusal in self._reporter.disk.standing():
+            partition = self._reporter.find(key)
+            if partition is None or partition.leading is None or refusal.taken_since:
+                continue
+            for_ms = now_ms - refusal.since_ms
+            if for_ms >= REPORTED_AFTER_MS and len(led) < MAX_REPORTED_LEADERSHIPS:
+                led.append(
+                    FailingLeadership(
+                        partition.name,
+                        partition.leader_epoch,
+                        refusal.cause,
+                        for_ms,
+                        refusal.change,
+                    )
+                )
+        return DiskReport(
+            self._reporter.broker_id,
+            self._reporter.broker_epoch,
+            bool(self._reporter.disk),
+            tuple(led),
+        )
+
+    async def _probe_untried(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        untried = [
+            (key, refusal.what)
+            for key, refusal in self._reporter.disk.standing()
+            if now_ms - refusal.last_ms >= PROBE_AFTER_MS and not self._is_led(key)
+        ]
+        if not untried or now_ms - self._probed_ms < PROBE_AFTER_MS:
+            return
+        self._probed_ms = now_ms
+        try:
+            await self._run_blocking(self._probe)
+        except OSError as error:
+            _log.debug("disk_still_rejects", why=str(error))
+            return
+        for key, what in untried:
+            self._reporter.disk.took(key, what)
+
+    def _is_led(self, key: ReplicaKey) -> bool:
+        """Its producers try, or the next one does."""
+        partition = self._reporter.find(key)
+        return partition is not None and partition.leader_to_follow == NO_LEADER
+
+    async def _send(self, report: DiskReport) -> None:
+        controller = self._cache.controller
+        if controller is None:
+            return
+        try:
+            rejection = await self._controllers.report_disk(controller.address, report)
+            why = rejection.message if rejection is not None else ""
+        except ControllerUnreachableError as error:
+            why = str(error)
+        if why and not self._said_rejected:
+            _log.info("disk_not_reported", why=why)
+        self._said_rejected = bool(why)

@@ -1,0 +1,43 @@
+"""Which replica takes over from a leader whose disk rejects its log ("Failing disks" in
+ARCHITECTURE.md). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from tidelog_controller.policies.electability import ElectionRules, LiveBroker
+from tidelog_controller.policies.leader_election import leader_serves
+from tidelog_controller.policies.leader_moves import in_sync
+from tidelog_runtime.metadata.schema import LeaderAndIsr
+
+
+def led_from_another_disk(
+    state: LeaderAndIsr,
+    live: Mapping[int, LiveBroker],
+    rules: ElectionRules,
+    controller_epoch: int,
+    rejecting: Collection[int],
+    in_maintenance: Collection[int],
+) -> LeaderAndIsr | None:
+    """The state to write; None: no in-sync replica is on a broker whose disk accepts.
+
+    The former leader leaves the ISR where enough members remain, so that what it cannot write
+    holds up no high watermark; it returns as soon as it has caught up. Where the ISR would fall
+    below min ISR it stays."""
+    if not leader_serves(state, live):
+        return None
+    able = in_sync(state, live, rules)
+    accepting = [b for b in state.replicas if b in able and b not in rejecting]
+    successors = [b for b in accepting if b != state.leader]
+    if not successors:
+        return None
+    successor = min(successors, key=in_maintenance.__contains__)
+    led = replace(
+        state,
+        leader=successor,
+        leader_epoch=state.leader_epoch + 1,
+        controller_epoch=controller_epoch,
+    )
+    rest = [member for member in state.isr if member.broker_id != state.leader]
+    return led.with_isr(rest) if len(rest) >= state.min_isr else led

@@ -1,0 +1,67 @@
+"""Bounds how often the leader of one partition is replaced although it lives. Pure; time is what
+`advance` was last given."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tidelog.model import TopicPartition
+
+# After a replacement a partition rests, and twice as long after each one that follows while the
+# previous one is remembered.
+FIRST_REST_MS = 5_000
+MAX_REST_MS = 40_000
+MEMORY_MS = 60_000
+
+
+class _Rest(NamedTuple):
+    begin_ms: int
+    length_ms: int
+
+    @property
+    def end_ms(self) -> int:
+        return self.begin_ms + self.length_ms
+
+
+class PartitionRests:
+    def __init__(self) -> None:
+        self._now_ms = 0
+        # The last one of each partition, oldest first, as long as it counts.
+        self._rests: dict[TopicPartition, _Rest] = {}
+        self._resting: set[TopicPartition] = set()
+
+    def __contains__(self, partition: TopicPartition) -> bool:
+        """Its leader may not be replaced now."""
+        return partition in self._resting
+
+    def __len__(self) -> int:
+        """How many are remembered."""
+        return len(self._rests)
+
+    def advance(self, now_ms: int) -> list[TopicPartition]:
+        """Returns the partitions whose rest ended."""
+        self._now_ms = now_ms
+        over = [p for p in self._resting if self._rests[p].end_ms <= now_ms]
+        self._resting.difference_update(over)
+        self._forget()
+        return sorted(over)
+
+    def begin(self, partition: TopicPartition) -> None:
+        """Its leader was replaced."""
+        last = self._rests.pop(partition, None)
+        length_ms = FIRST_REST_MS
+        if last is not None:
+            length_ms = min(MAX_REST_MS, 2 * last.length_ms)
+        self._rests[partition] = _Rest(self._now_ms, length_ms)
+        self._resting.add(partition)
+
+    def wake_at_ms(self) -> int | None:
+        return min((self._rests[p].end_ms for p in self._resting), default=None)
+
+    def _forget(self) -> None:
+        """None that rests still: no rest is as long as it is remembered."""
+        while self._rests:
+            oldest = next(iter(self._rests))
+            if self._now_ms - self._rests[oldest].begin_ms < MEMORY_MS:
+                return
+            del self._rests[oldest]
