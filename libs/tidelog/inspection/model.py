@@ -23,6 +23,13 @@ _BEFORE_METADATA = frozenset({WAITS_FOR_STORE, OPENS_LOGS, READS_METADATA})
 
 
 @dataclass(frozen=True, slots=True)
+class StoreMember:
+    address: str
+    unreachable_ms: int = NOT_KNOWN
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class StoreHealth:
     unreachable_ms: int = NOT_KNOWN
     problem: str = ""
@@ -31,6 +38,8 @@ class StoreHealth:
     max_latency_ago_ms: int = NOT_KNOWN
     quick_answers_ms: Sequence[int] = ()
     last_slow_ago_ms: int = NOT_KNOWN
+    failed_tries: int = 0
+    members: Sequence[StoreMember] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +166,17 @@ class HeardBroker:
 
 
 @dataclass(frozen=True, slots=True)
+class RecentElections:
+    controllers: int = 0
+    registrations_lost: int = 0
+    leaders: int = 0
+    topic: str = ""
+    partition: int = NOT_KNOWN
+    window_ms: int = 0
+    last_ms: int = NOT_KNOWN
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerState:
     broker_epoch: int
     state: str
@@ -176,6 +196,7 @@ class BrokerState:
     start_done: int = 0
     start_total: int = 0
     rejected_starts: Sequence[RejectedStart] = ()
+    elections: RecentElections | None = None
 
     @property
     def is_starting(self) -> bool:

@@ -318,6 +318,8 @@ class StoreHealth(_message.Message):
     MAX_LATENCY_AGO_MS_FIELD_NUMBER: _builtins.int
     QUICK_ANSWERS_MS_FIELD_NUMBER: _builtins.int
     LAST_SLOW_AGO_MS_FIELD_NUMBER: _builtins.int
+    FAILED_TRIES_FIELD_NUMBER: _builtins.int
+    MEMBERS_FIELD_NUMBER: _builtins.int
     unreachable_ms: _builtins.int
     """Since when it has not answered, milliseconds ago; -1: it answers."""
     problem: _builtins.str
@@ -332,11 +334,17 @@ class StoreHealth(_message.Message):
     """How long ago an answer came last that took half a second or more, in milliseconds; -1: none
     within the last minute.
     """
+    failed_tries: _builtins.int
+    """Requests of the last minute that had no answer; each counts in max_latency_ms with its wait."""
     @_builtins.property
     def quick_answers_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """How long ago it was asked what it answered within half a second, in milliseconds: at most
         one for each second of the last minute, newest last.
         """
+
+    @_builtins.property
+    def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___StoreMember]:
+        """Each configured endpoint, where there are several, as this service finds it."""
 
     def __init__(
         self,
@@ -348,14 +356,46 @@ class StoreHealth(_message.Message):
         max_latency_ago_ms: _builtins.int = ...,
         quick_answers_ms: _abc.Iterable[_builtins.int] | None = ...,
         last_slow_ago_ms: _builtins.int = ...,
+        failed_tries: _builtins.int = ...,
+        members: _abc.Iterable[Global___StoreMember] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_latency_ms", b"last_latency_ms", "last_slow_ago_ms", b"last_slow_ago_ms", "max_latency_ago_ms", b"max_latency_ago_ms", "max_latency_ms", b"max_latency_ms", "problem", b"problem", "quick_answers_ms", b"quick_answers_ms", "unreachable_ms", b"unreachable_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failed_tries", b"failed_tries", "last_latency_ms", b"last_latency_ms", "last_slow_ago_ms", b"last_slow_ago_ms", "max_latency_ago_ms", b"max_latency_ago_ms", "max_latency_ms", b"max_latency_ms", "members", b"members", "problem", b"problem", "quick_answers_ms", b"quick_answers_ms", "unreachable_ms", b"unreachable_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___StoreHealth: _TypeAlias = StoreHealth  # noqa: Y015
+
+@_typing.final
+class StoreMember(_message.Message):
+    """One member of the metadata store."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    UNREACHABLE_MS_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
+    address: _builtins.str
+    """host:port."""
+    unreachable_ms: _builtins.int
+    """Since when it has not answered, milliseconds ago; -1: it answers, or was not asked yet."""
+    problem: _builtins.str
+    """What the last request to it ended with, where it does not answer."""
+    def __init__(
+        self,
+        *,
+        address: _builtins.str = ...,
+        unreachable_ms: _builtins.int = ...,
+        problem: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "problem", b"problem", "unreachable_ms", b"unreachable_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StoreMember: _TypeAlias = StoreMember  # noqa: Y015
 
 @_typing.final
 class BrokerState(_message.Message):
@@ -381,6 +421,7 @@ class BrokerState(_message.Message):
     START_TOTAL_FIELD_NUMBER: _builtins.int
     MOVE_BYTES_PER_SECOND_FIELD_NUMBER: _builtins.int
     REJECTED_STARTS_FIELD_NUMBER: _builtins.int
+    ELECTIONS_FIELD_NUMBER: _builtins.int
     broker_epoch: _builtins.int
     """Creation revision of its registration; 0: it has none."""
     state: _builtins.str
@@ -431,6 +472,10 @@ class BrokerState(_message.Message):
     def rejected_starts(self) -> _containers.RepeatedCompositeFieldContainer[Global___RejectedStart]:
         """As ControllerState reports them."""
 
+    @_builtins.property
+    def elections(self) -> Global___RecentElections:
+        """Unset: a release that does not count them."""
+
     def __init__(
         self,
         *,
@@ -452,14 +497,62 @@ class BrokerState(_message.Message):
         start_total: _builtins.int = ...,
         move_bytes_per_second: _builtins.int = ...,
         rejected_starts: _abc.Iterable[Global___RejectedStart] | None = ...,
+        elections: Global___RecentElections | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["elections", b"elections"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "controller_address", b"controller_address", "controller_epoch", b"controller_epoch", "controllers", b"controllers", "departures", b"departures", "disk_free_bytes", b"disk_free_bytes", "has_full_state", b"has_full_state", "heard", b"heard", "leader_count", b"leader_count", "move_bytes_per_second", b"move_bytes_per_second", "registered", b"registered", "rejected_starts", b"rejected_starts", "replica_count", b"replica_count", "replicas", b"replicas", "start_done", b"start_done", "start_phase", b"start_phase", "start_total", b"start_total", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "controller_address", b"controller_address", "controller_epoch", b"controller_epoch", "controllers", b"controllers", "departures", b"departures", "disk_free_bytes", b"disk_free_bytes", "elections", b"elections", "has_full_state", b"has_full_state", "heard", b"heard", "leader_count", b"leader_count", "move_bytes_per_second", b"move_bytes_per_second", "registered", b"registered", "rejected_starts", b"rejected_starts", "replica_count", b"replica_count", "replicas", b"replicas", "start_done", b"start_done", "start_phase", b"start_phase", "start_total", b"start_total", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___BrokerState: _TypeAlias = BrokerState  # noqa: Y015
+
+@_typing.final
+class RecentElections(_message.Message):
+    """How often the cluster has elected within the window, as a broker has seen it by the commands that
+    it got.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONTROLLERS_FIELD_NUMBER: _builtins.int
+    REGISTRATIONS_LOST_FIELD_NUMBER: _builtins.int
+    LEADERS_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    WINDOW_MS_FIELD_NUMBER: _builtins.int
+    LAST_MS_FIELD_NUMBER: _builtins.int
+    controllers: _builtins.int
+    """Changes of the active controller."""
+    registrations_lost: _builtins.int
+    """How often the broker's own registration was lost."""
+    leaders: _builtins.int
+    """Leader elections of the partition that has had most of them."""
+    topic: _builtins.str
+    """That partition; empty and -1: there was none."""
+    partition: _builtins.int
+    window_ms: _builtins.int
+    """The counts are those of so many milliseconds."""
+    last_ms: _builtins.int
+    """Milliseconds since the last of all these; -1: there was none."""
+    def __init__(
+        self,
+        *,
+        controllers: _builtins.int = ...,
+        registrations_lost: _builtins.int = ...,
+        leaders: _builtins.int = ...,
+        topic: _builtins.str = ...,
+        partition: _builtins.int = ...,
+        window_ms: _builtins.int = ...,
+        last_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["controllers", b"controllers", "last_ms", b"last_ms", "leaders", b"leaders", "partition", b"partition", "registrations_lost", b"registrations_lost", "topic", b"topic", "window_ms", b"window_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecentElections: _TypeAlias = RecentElections  # noqa: Y015
 
 @_typing.final
 class HeardBroker(_message.Message):

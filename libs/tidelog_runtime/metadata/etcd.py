@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from aetcd import rpc
 
+from tidelog.inspection.model import StoreMember
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.metadata.etcd_endpoints import HAS_LEADER, Endpoint, EtcdEndpoints
 from tidelog_runtime.metadata.etcd_lease import EtcdLease
@@ -31,6 +33,7 @@ from tidelog_runtime.metadata.store import (
     KeyValue,
     Lease,
     Snapshot,
+    StoreClosedError,
     StoreUnavailableError,
     Transaction,
     TransactionResult,
@@ -71,6 +74,19 @@ class EtcdStore:
 
     def heard_of(self, revision: int) -> None:
         self._endpoints.seen.heard_of(revision)
+
+    def members(self) -> tuple[StoreMember, ...]:
+        return self._endpoints.members
+
+    async def probe_members(self) -> None:
+        request = rpc.RangeRequest(key=_NO_KEY.encode())
+
+        async def send(endpoint: Endpoint, timeout_seconds: float) -> Any:
+            return await endpoint.kv.Range(request, timeout=timeout_seconds, metadata=HAS_LEADER)
+
+        # A store that was closed meanwhile is for its user to hear of.
+        with suppress(StoreClosedError):
+            await self._endpoints.probe_others(send)
 
     async def get(self, key: str) -> KeyValue | None:
         response = await self._range(rpc.RangeRequest(key=key.encode()))

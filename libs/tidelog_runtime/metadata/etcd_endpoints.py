@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 from aetcd import rpc
 
+from tidelog.inspection.model import NOT_KNOWN, StoreMember
 from tidelog.rpc.channels import open_channel
 from tidelog_runtime.cancellation import is_being_cancelled
 from tidelog_runtime.clock import Clock
@@ -28,6 +29,9 @@ MAX_HANGING_ENDPOINTS = 2
 # An endpoint without a connection is given this long before the next one is tried.
 CONNECT_TIMEOUT_MS = 500
 
+# How long a member may take that is asked only to see whether it answers.
+MEMBER_PROBE_TIMEOUT_MS = 1_000
+
 Send = Callable[["Endpoint", float], Awaitable[Any]]
 
 
@@ -42,6 +46,10 @@ class Endpoint:
         self.watch = rpc.WatchStub(self._channel)
         # How to end each long stream that hangs on this endpoint.
         self.streams: set[Callable[[], None]] = set()
+        # Since when it has not answered, by the monotonic clock; None: it answers, as far as it
+        # was asked.
+        self.lost_since_ms: int | None = None
+        self.problem = ""
 
     async def connect(self, timeout_ms: int) -> bool:
         """Whether there is a connection now."""
@@ -56,6 +64,15 @@ class Endpoint:
         except TimeoutError:
             return False
         return True
+
+    def answered(self) -> None:
+        self.lost_since_ms = None
+        self.problem = ""
+
+    def failed(self, began_ms: int, problem: str) -> None:
+        if self.lost_since_ms is None:
+            self.lost_since_ms = began_ms
+        self.problem = problem
 
     async def close(self) -> None:
         await self._channel.close()
@@ -128,8 +145,10 @@ class EtcdEndpoints:
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if left_ms <= 0:
                 raise StoreUnavailableError(f"none of {self} could be connected to in time")
+            began_ms = self._clock.monotonic_ms()
             if await self._connect(endpoint, min(left_ms, CONNECT_TIMEOUT_MS)):
                 return endpoint
+            endpoint.failed(began_ms, "no connection")
             self.rotate(endpoint)
             failures += 1
             # Round by round, so that one dead endpoint costs no pause.
@@ -153,13 +172,18 @@ class EtcdEndpoints:
     ) -> Any:
         """One attempt, whose answer is checked against what was seen before it."""
         highest = self.seen.highest
+        began_ms = self._clock.monotonic_ms()
         try:
             response = await send(endpoint, timeout_ms / 1000)
         except grpc.aio.AioRpcError as error:
-            raise store_error(error, endpoint.address) from error
+            unavailable = store_error(error, endpoint.address)
+            if isinstance(unavailable, StoreUnavailableError):
+                endpoint.failed(began_ms, str(unavailable))
+            raise unavailable from error
         except (asyncio.CancelledError, grpc.aio.UsageError):
             self.raise_if_closed()
             raise
+        endpoint.answered()
         header = response.header
         self.seen.answered(
             header.revision,
@@ -168,6 +192,41 @@ class EtcdEndpoints:
             wrote=wrote(response),
         )
         return response
+
+    @property
+    def members(self) -> tuple[StoreMember, ...]:
+        """Ordered by address."""
+        now_ms = self._clock.monotonic_ms()
+        return tuple(
+            StoreMember(
+                endpoint.address,
+                NOT_KNOWN if endpoint.lost_since_ms is None else now_ms - endpoint.lost_since_ms,
+                endpoint.problem,
+            )
+            for endpoint in sorted(self._endpoints, key=lambda endpoint: endpoint.address)
+        )
+
+    async def probe_others(self, send: Send) -> None:
+        """Asks those that no request goes to now, side by side: nothing else would notice that
+        one of them is cut off, or is back."""
+        current = self._endpoints[self._current]
+        others = [endpoint for endpoint in self._endpoints if endpoint is not current]
+        await asyncio.gather(*(self._probe(endpoint, send) for endpoint in others))
+
+    async def _probe(self, endpoint: Endpoint, send: Send) -> None:
+        began_ms = self._clock.monotonic_ms()
+        if not await self._connect(endpoint, CONNECT_TIMEOUT_MS):
+            endpoint.failed(began_ms, "no connection")
+            return
+        try:
+            await send(endpoint, MEMBER_PROBE_TIMEOUT_MS / 1000)
+        except grpc.aio.AioRpcError as error:
+            endpoint.failed(began_ms, str(store_error(error, endpoint.address)))
+        except (asyncio.CancelledError, grpc.aio.UsageError):
+            self.raise_if_closed()
+            raise
+        else:
+            endpoint.answered()
 
     def rotate(self, failed: Endpoint) -> None:
         """The next one's turn, unless somebody else has moved on from `failed` already.

@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
-from tidelog.inspection.model import NOT_KNOWN, STORE_SLOW_MS, StoreHealth
+from tidelog.inspection.model import NOT_KNOWN, STORE_SLOW_MS, StoreHealth, StoreMember
 from tidelog.state_changes.event import Cause, Change, Kind, Stage
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.loop_lag import LoopLag
@@ -32,12 +32,27 @@ from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 # Where nothing was answered for so long, a key is read to see whether anything is.
 PROBE_INTERVAL_MS = 5_000
+# So often each member of the store is asked that nothing else is asked of.
+MEMBERS_INTERVAL_MS = 2_000
 LATENCY_WINDOW_MS = 60_000
 QUICK_ANSWERS_APART_MS = 1_000
+# Of a store that refuses at once, tries come faster than anybody needs to count.
+FAILED_TRIES_KEPT = 1_000
 
 REMEDY = "check that etcd runs at the configured etcd_endpoints; trying on"
 
 _Answer = TypeVar("_Answer")
+
+
+@runtime_checkable
+class HasMembers(Protocol):
+    """A store of several members, each of which may be away by itself."""
+
+    def members(self) -> tuple[StoreMember, ...]: ...
+
+    async def probe_members(self) -> None:
+        """Asks those that nothing else is asked of now."""
+
 
 Observer = Callable[[str, float, bool], None]
 
@@ -102,6 +117,7 @@ class MeasuredStore:
         self._latencies = SlidingMaximum(LATENCY_WINDOW_MS)
         # None: no answer was slow.
         self._slow_at_ms: int | None = None
+        self._failed_at_ms: deque[int] = deque(maxlen=FAILED_TRIES_KEPT)
         # When it was asked what it answered quickly: who can tell that it was not slow then.
         self._quick = SparseTimes(LATENCY_WINDOW_MS, QUICK_ANSWERS_APART_MS)
         # Since when, by the monotonic clock, and what was said last; None: it answers.
@@ -127,15 +143,29 @@ class MeasuredStore:
             max_latency_ago_ms=NOT_KNOWN if longest is None else now_ms - longest[1],
             quick_answers_ms=self._quick.ages(now_ms),
             last_slow_ago_ms=NOT_KNOWN if slow_at_ms is None or is_old else now_ms - slow_at_ms,
+            failed_tries=sum(at > now_ms - LATENCY_WINDOW_MS for at in self._failed_at_ms),
+            members=self._members(),
         )
+
+    def _members(self) -> tuple[StoreMember, ...]:
+        """Of a store that has one there is nothing to tell apart."""
+        store = self._store
+        members = store.members() if isinstance(store, HasMembers) else ()
+        return members if len(members) > 1 else ()
 
     async def probe(self) -> None:
         """Goes on until cancelled, or until the store is closed or was rolled back: that is
         for whoever rests on its data to say."""
+        members_due_ms = 0
         while True:
             idle_ms = self._clock.monotonic_ms() - self._answered_at_ms
             wait_ms = PROBE_INTERVAL_MS - idle_ms
+            if self._members():
+                wait_ms = min(wait_ms, MEMBERS_INTERVAL_MS)
             await asyncio.sleep(max(wait_ms, PROBE_INTERVAL_MS / 5) / 1000)
+            if isinstance(self._store, HasMembers) and self._clock.monotonic_ms() >= members_due_ms:
+                members_due_ms = self._clock.monotonic_ms() + MEMBERS_INTERVAL_MS
+                await self._store.probe_members()
             if self._clock.monotonic_ms() - self._answered_at_ms < PROBE_INTERVAL_MS:
                 continue
             try:
@@ -185,6 +215,7 @@ class MeasuredStore:
                 own_ms = self._lag.end(began_late_ms)
         except StoreUnavailableError as error:
             answered = False
+            self._failed(began_ms, own_ms, one_answer=one_answer)
             self._lost(began_ms, str(error))
             raise
         except LeaseLostError:
@@ -195,6 +226,16 @@ class MeasuredStore:
                 observe(name, (self._clock.monotonic_ms() - began_ms) / 1000, answered)
         self._answered(began_ms, own_ms, one_answer=one_answer)
         return answer
+
+    def _failed(self, began_ms: int, own_ms: int, *, one_answer: bool) -> None:
+        """Its wait counts as that for an answer does: a store that answers only now and then
+        would look quick otherwise."""
+        now_ms = self._clock.monotonic_ms()
+        self._failed_at_ms.append(now_ms)
+        waited_ms = now_ms - began_ms - own_ms
+        if one_answer and waited_ms >= STORE_SLOW_MS:
+            self._latencies.add(waited_ms, now_ms)
+            self._slow_at_ms = now_ms
 
     def _lost(self, began_ms: int, problem: str) -> None:
         if self._answered_at_ms > began_ms:

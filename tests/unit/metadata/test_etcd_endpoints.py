@@ -11,6 +11,7 @@ import pytest
 from aetcd import rpc
 from aetcd.rpc.rpc_pb2_grpc import add_KVServicer_to_server
 
+from tidelog.inspection.model import NOT_KNOWN
 from tidelog.rpc.channels import new_server
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.metadata.etcd import MAX_SNAPSHOT_ATTEMPTS, EtcdStore
@@ -127,3 +128,26 @@ async def test_an_address_that_is_none_is_refused(address: str) -> None:
 async def test_no_address_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one"):
         EtcdStore([], clock=SystemClock(), rng=random.Random(1))
+
+
+async def test_of_two_members_the_one_that_does_not_answer_is_known_and_known_again(
+    etcd: CountingEtcd,
+) -> None:
+    server = new_server()
+    add_KVServicer_to_server(etcd, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    there, away = f"127.0.0.1:{port}", "127.0.0.1:1"
+    store = EtcdStore([there, away], clock=SystemClock(), rng=random.Random(1))
+    await store.get("/a")
+    await store.probe_members()
+    found = {member.address: member for member in store.members()}
+    assert found[there].unreachable_ms == NOT_KNOWN
+    assert found[away].unreachable_ms >= 0
+    assert found[away].problem == "no connection"
+    etcd.failures = [UNAVAILABLE]
+    await store.get("/a")
+    found = {member.address: member for member in store.members()}
+    assert (found[there].unreachable_ms, found[there].problem) == (NOT_KNOWN, "")
+    await store.close()
+    await server.stop(0)

@@ -6,10 +6,11 @@ import asyncio
 
 import pytest
 
-from tidelog.inspection.model import NOT_KNOWN
+from tidelog.inspection.model import NOT_KNOWN, StoreMember
 from tidelog.state_changes.event import Cause, Kind, StateChange
 from tidelog_runtime.loop_lag import TICK_MS
 from tidelog_runtime.metadata.measured_store import (
+    MEMBERS_INTERVAL_MS,
     PROBE_INTERVAL_MS,
     MeasuredStore,
     SlidingMaximum,
@@ -208,5 +209,54 @@ def test_a_store_that_is_in_use_is_not_probed() -> None:
             await world.store.grant_lease(3)
         assert world.inner.asked == 0
         probing.cancel()
+
+    run(story())
+
+
+def test_a_request_without_an_answer_counts_with_its_wait() -> None:
+    async def story() -> None:
+        world = _World(virtual_clock())
+        await world.fail(latency_ms=3_000)
+        world.inner.away, world.inner.latency_ms = False, 5
+        await world.store.get("/a")
+        health = world.store.health
+        assert (health.unreachable_ms, health.max_latency_ms) == (NOT_KNOWN, 3_000)
+        assert (health.failed_tries, health.last_slow_ago_ms) == (1, 5)
+        await asyncio.sleep(60)
+        assert world.store.health.failed_tries == 0
+
+    run(story())
+
+
+def test_a_request_that_is_refused_at_once_is_no_slow_one() -> None:
+    async def story() -> None:
+        world = _World(virtual_clock())
+        await world.fail(latency_ms=2)
+        assert world.store.health.failed_tries == 1
+        assert world.store.health.max_latency_ms == NOT_KNOWN
+
+    run(story())
+
+
+class _OfMembers(_SlowStore):
+    probes = 0
+
+    def members(self) -> tuple[StoreMember, ...]:
+        return (StoreMember("a:1"), StoreMember("b:1", 9_000, "no connection"))
+
+    async def probe_members(self) -> None:
+        self.probes += 1
+
+
+def test_members_of_a_store_are_asked_beside_its_requests() -> None:
+    async def story() -> None:
+        clock = virtual_clock()
+        inner = _OfMembers(clock)
+        store = MeasuredStore(inner, "/probe", clock, StateChangeLog("broker-1", clock))
+        probing = asyncio.create_task(store.probe())
+        await asyncio.sleep(10 * MEMBERS_INTERVAL_MS / 1_000)
+        probing.cancel()
+        assert 8 <= inner.probes <= 10
+        assert store.health.members == inner.members()
 
     run(story())

@@ -63,6 +63,8 @@ NO_STANDBY = "no_standby"
 STANDBY_MISSING = "standby_missing"  # another standby is there
 STORE_UNREACHABLE = "store_unreachable"
 STORE_SLOW = "store_slow"
+STORE_MEMBER_UNREACHABLE = "store_member_unreachable"
+REPEATED_ELECTIONS = "repeated_elections"
 
 # In the order in which findings of the same severity are told: what others follow from
 # comes first.
@@ -100,7 +102,9 @@ ORDER = (
     OPERATION_WAITS,
     CANCELLATION_WAITS,
     MOVE_WAITS,
+    STORE_MEMBER_UNREACHABLE,
     STORE_SLOW,
+    REPEATED_ELECTIONS,
     DIRECTORY_NOT_INTACT,
     NOT_PREFERRED_LEADER,
 )

@@ -8,10 +8,12 @@ from tidelog.inspection.explain import (
     broker_identity,
     causes,
     control,
+    instability,
     operations,
     roots,
     standbys,
     store,
+    store_members,
 )
 from tidelog.inspection.explain.causes import Root, Symptom
 from tidelog.inspection.explain.cluster_view import ClusterView, Life
@@ -58,7 +60,9 @@ def explain(observed: Observed) -> tuple[Finding, ...]:
         for f in (*broker_identity.contested(view), *broker_identity.not_intact(view))
         if _belongs(view, f, scope, named)
     ]
-    found += [f for f in _whole_cluster(view, following) if _belongs(view, f, scope, named)]
+    cluster_wide = list(_whole_cluster(view, following))
+    cluster_wide += instability.repeated_elections(view, cluster_wide)
+    found += [f for f in cluster_wide if _belongs(view, f, scope, named)]
     return tuple(sorted(found, key=_rank))
 
 
@@ -100,7 +104,9 @@ def _is_root(finding: Finding, named: Set[str]) -> bool:
 
 def _whole_cluster(view: ClusterView, following: roots.Following) -> Iterator[Finding]:
     yield from store.unreachable(view, following)
-    yield from store.slow(view)
+    yield from store_members.unreachable(view)
+    if not store_members.explain_slowness(view):
+        yield from store.slow(view)
     if view.observed.tellers:
         yield from control.no_controller(view)
         yield from standbys.no_standby(view)

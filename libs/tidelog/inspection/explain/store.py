@@ -11,6 +11,7 @@ from tidelog.inspection.explain.observed import BROKER, name_of
 from tidelog.inspection.explain.roots import Following, effects
 from tidelog.inspection.explain.words import listed, span
 from tidelog.inspection.model import STORE_SLOW_MS, Finding, ServiceState
+from tidelog.wording import plural
 
 # Services are asked one a moment after the other, and their ages count from then; wall clocks
 # differ by as little where they are kept.
@@ -65,15 +66,21 @@ def _told(state: ServiceState) -> str:
     return f"{name_of(state)} has had no answer for {span(state.store.unreachable_ms)}{said}"
 
 
+def services_that_waited(view: ClusterView) -> list[ServiceState]:
+    """Those that had a slow answer within the last minute, or none to what they asked, though the
+    store answers them now."""
+    return [
+        state
+        for state in sorted(view.observed.tellers, key=name_of)
+        if state.store.unreachable_ms < 0 and state.store.max_latency_ms >= STORE_SLOW_MS
+    ]
+
+
 def slow(view: ClusterView) -> Iterator[Finding]:
     """The store itself is suspect unless somebody else had a quick answer while these waited:
     who did not ask then can tell nothing."""
     states = sorted(view.observed.tellers, key=name_of)
-    waited = [
-        state
-        for state in states
-        if state.store.unreachable_ms < 0 and state.store.max_latency_ms >= STORE_SLOW_MS
-    ]
+    waited = services_that_waited(view)
     if not waited:
         return
     longest = max(state.store.max_latency_ms for state in waited)
@@ -83,6 +90,7 @@ def slow(view: ClusterView) -> Iterator[Finding]:
     evidence = [
         f"{name_of(state)}: at most {span(state.store.max_latency_ms)} within the last minute, "
         f"the last answer took {span(max(0, state.store.last_latency_ms))}"
+        f"{_failed(state)}"
         for state in waited
     ]
     if quick:
@@ -104,6 +112,11 @@ def slow(view: ClusterView) -> Iterator[Finding]:
         severity, next_step = causes.WARNING, where
         summary = f"{took}: elections and ISR changes take as long, and leases may end"
     yield Finding(causes.STORE_SLOW, severity, summary, tuple(evidence), next_step, broker=broker)
+
+
+def _failed(state: ServiceState) -> str:
+    tries = state.store.failed_tries
+    return f"; {plural(tries, 'request')} had no answer within the last minute" if tries else ""
 
 
 def _is_quick_again(state: ServiceState) -> bool:

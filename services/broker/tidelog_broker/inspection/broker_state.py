@@ -31,6 +31,7 @@ from tidelog_broker.storage.disk_use import UNKNOWN_DISK, DiskUse, LookAtDisk
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.missed_brokers import missed_brokers
+from tidelog_runtime.telemetry.recent_elections import ElectionCounts
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 # Between two slices of so many replicas the loop gets its turn.
@@ -64,6 +65,8 @@ class BrokerInspection:
         self._look_at_disk = look_at_disk
         self._run_blocking = run_blocking
         self._started_at_ms = clock.wall_ms()
+        self._elections = ElectionCounts(clock)
+        state_changes.add_sink(self._elections.take)
         self.address = ""
         self.is_stopping = False
 
@@ -112,6 +115,7 @@ class BrokerInspection:
                     )
                 ),
                 heard=self._knowledge.heard(),
+                elections=self._elections.recent,
                 start_phase=self._start.phase if starts else STARTED,
                 start_done=self._start.done if starts else 0,
                 start_total=self._start.total if starts else 0,
