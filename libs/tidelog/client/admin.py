@@ -35,6 +35,7 @@ from tidelog.client.descriptions import (
     cluster_from_wire,
     topic_from_wire,
 )
+from tidelog.client.lifecycle import Lifecycle, guarded, guards_itself
 from tidelog.client.producers_codec import (
     ProducerPosition,
     TakenEpoch,
@@ -57,8 +58,10 @@ DESCRIBE_ATTEMPTS = 4
 DESCRIBE_PAUSE_MS = 50
 
 
+@guarded
 class Admin(TopicRequests, TopicQuestions, OperationRequests, BrokerRequests):
-    """Finds the active controller and follows it. Every error is a `TidelogError`.
+    """Finds the active controller and follows it. Belongs to one event loop. Every error is a
+    `TidelogError`.
     `requested_by`: who asks, kept in events and operations; at most 200 printable characters
     of ASCII, and INVALID_REQUEST is raised for others.
     `timeout_ms`: how long requests are tried that name no time of their own."""
@@ -74,6 +77,7 @@ class Admin(TopicRequests, TopicQuestions, OperationRequests, BrokerRequests):
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
     ) -> None:
         self._clock = clock or SystemClock()
+        self._lifecycle = Lifecycle("admin client", self._clock)
         self._connections = connections or GrpcConnections()
         self._metadata = ClusterMetadata(bootstrap, self._connections, self._clock)
         self._rng = rng or random.Random()
@@ -209,7 +213,13 @@ class Admin(TopicRequests, TopicQuestions, OperationRequests, BrokerRequests):
         found = await asker.ask_all(wanted, ask, "producers")
         return {partition.partition: found[partition] for partition in wanted}
 
+    @guards_itself
     async def close(self) -> None:
+        """Ends requests in progress with CLIENT_CLOSED: whether they are carried out is not
+        known. Can be cancelled, and repeated."""
+        await self._lifecycle.close(self._finish, self._connections.close)
+
+    async def _finish(self) -> None:
         await self._metadata.close()
         await self._connections.close()
 

@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 import grpc.aio
 
-from tidelog.rpc.status import from_status
+from tidelog.client.grpc_calls import answered
 from tidelog.rpc.trace_context import carried
 from tidelog.v1 import admin_pb2 as pb
 from tidelog.v1 import admin_pb2_grpc
@@ -287,7 +287,4 @@ class GrpcController:
         )
 
     async def _answer(self, call: Awaitable[_Response]) -> _Response:
-        try:
-            return await call
-        except grpc.aio.AioRpcError as error:
-            raise from_status(error, self._address) from error
+        return await answered(call, self._address)

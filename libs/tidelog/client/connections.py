@@ -7,12 +7,13 @@ request as a whole was refused.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Protocol, TypeVar
+from collections.abc import AsyncIterator, Callable
+from typing import Protocol
 
 import grpc.aio
 
 from tidelog.client.admin_api import AdminApi, GrpcController
+from tidelog.client.grpc_calls import answered, channel_closed, is_own_cancellation
 from tidelog.rpc.channels import open_channel
 from tidelog.rpc.status import UnreachableError, from_status
 from tidelog.rpc.trace_context import carried
@@ -22,8 +23,6 @@ from tidelog.v1 import (
     inspect_pb2,
     inspect_pb2_grpc,
 )
-
-_Answer = TypeVar("_Answer")
 
 # Called by its name, because clients do without the package of its messages: what is asked of
 # the service as a whole is the empty message.
@@ -86,7 +85,7 @@ class InspectConnections(Protocol):
 
 
 class Connections(Protocol):
-    """Gives the API of whoever listens at an address; connects when it is first used."""
+    """Gives the API of the service at an address; connects when it is first used."""
 
     def broker(self, address: str) -> BrokerApi: ...
 
@@ -96,10 +95,12 @@ class Connections(Protocol):
 
 
 class GrpcConnections:
-    """One channel per address, opened when first asked for, closed together."""
+    """One channel per address, opened when first asked for, closed together. Once closed, it opens
+    no other: all raise CLIENT_CLOSED."""
 
     def __init__(self, open_: Callable[[str], grpc.aio.Channel] = open_channel) -> None:
         self._open = open_
+        self._closed = False
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._brokers: dict[str, _GrpcBroker] = {}
 
@@ -116,23 +117,19 @@ class GrpcConnections:
         return _GrpcInspected(self._channel(address), address)
 
     async def close(self) -> None:
+        self._closed = True
         channels = list(self._channels.values())
         self._channels.clear()
         self._brokers.clear()
-        await asyncio.gather(*(channel.close() for channel in channels))
+        await asyncio.gather(*(channel.close() for channel in channels), return_exceptions=True)
 
     def _channel(self, address: str) -> grpc.aio.Channel:
+        if self._closed:
+            raise channel_closed(address)
         channel = self._channels.get(address)
         if channel is None:
             channel = self._channels[address] = self._open(address)
         return channel
-
-
-async def _answer(call: Awaitable[_Answer], address: str) -> _Answer:
-    try:
-        return await call
-    except grpc.aio.AioRpcError as error:
-        raise from_status(error, address) from error
 
 
 class _GrpcBroker:
@@ -143,7 +140,7 @@ class _GrpcBroker:
     async def produce(
         self, request: broker_pb2.ProduceRequest, timeout_ms: int
     ) -> broker_pb2.ProduceResponse:
-        return await _answer(
+        return await answered(
             self._stub.Produce(request, timeout=timeout_ms / 1000, metadata=carried()),
             self._address,
         )
@@ -151,33 +148,35 @@ class _GrpcBroker:
     async def fetch(
         self, request: broker_pb2.FetchRequest, timeout_ms: int
     ) -> broker_pb2.FetchResponse:
-        return await _answer(
+        return await answered(
             self._stub.Fetch(request, timeout=timeout_ms / 1000, metadata=carried()), self._address
         )
 
     async def list_offsets(
         self, request: broker_pb2.ListOffsetsRequest, timeout_ms: int
     ) -> broker_pb2.ListOffsetsResponse:
-        return await _answer(
+        return await answered(
             self._stub.ListOffsets(request, timeout=timeout_ms / 1000), self._address
         )
 
     async def metadata(
         self, request: broker_pb2.MetadataRequest, timeout_ms: int
     ) -> broker_pb2.MetadataResponse:
-        return await _answer(self._stub.Metadata(request, timeout=timeout_ms / 1000), self._address)
+        return await answered(
+            self._stub.Metadata(request, timeout=timeout_ms / 1000), self._address
+        )
 
     async def init_producer_id(
         self, request: broker_pb2.InitProducerIdRequest, timeout_ms: int
     ) -> broker_pb2.InitProducerIdResponse:
-        return await _answer(
+        return await answered(
             self._stub.InitProducerId(request, timeout=timeout_ms / 1000), self._address
         )
 
     async def describe_producers(
         self, request: broker_pb2.DescribeProducersRequest, timeout_ms: int
     ) -> broker_pb2.DescribeProducersResponse:
-        return await _answer(
+        return await answered(
             self._stub.DescribeProducers(request, timeout=timeout_ms / 1000), self._address
         )
 
@@ -201,6 +200,10 @@ class _GrpcInspected:
                 yield response
         except grpc.aio.AioRpcError as error:
             raise from_status(error, self._address) from error
+        except asyncio.CancelledError:
+            if is_own_cancellation():
+                raise
+            raise channel_closed(self._address) from None
 
     async def probe(self, timeout_ms: int, *, patient: bool = False) -> None:
         whole_service = b""
@@ -216,7 +219,7 @@ class _GrpcInspected:
     async def describe_service(
         self, request: inspect_pb2.DescribeServiceRequest, timeout_ms: int
     ) -> inspect_pb2.DescribeServiceResponse:
-        return await _answer(
+        return await answered(
             self._stub.DescribeService(request, timeout=timeout_ms / 1000, metadata=carried()),
             self._address,
         )
@@ -224,7 +227,7 @@ class _GrpcInspected:
     async def explain(
         self, request: inspect_pb2.ExplainRequest, timeout_ms: int
     ) -> inspect_pb2.ExplainResponse:
-        return await _answer(
+        return await answered(
             self._stub.Explain(request, timeout=timeout_ms / 1000, metadata=carried()),
             self._address,
         )

@@ -23,9 +23,10 @@ from tidelog.client.clock import Clock, SystemClock
 from tidelog.client.cluster_metadata import DEFAULT_METADATA_MAX_AGE_MS, ClusterMetadata
 from tidelog.client.connections import Connections, GrpcConnections
 from tidelog.client.fetch_codec import FoundOffset
-from tidelog.client.fetch_state import FetchState, OnOutOfRange, to_open
+from tidelog.client.fetch_state import FetchState, OnOutOfRange
 from tidelog.client.fetched_batch import FetchedBatch, OpenedBatch
 from tidelog.client.fetcher import Fetcher
+from tidelog.client.lifecycle import Lifecycle, guarded, guards_itself
 from tidelog.client.metadata_cache import KnownTopic
 from tidelog.client.offset_finder import OffsetFinder
 from tidelog.client.record_epochs import RecordEpoch, RecordEpochs
@@ -39,6 +40,8 @@ from tidelog.rpc.trace_context import captured
 DEFAULT_MAX_RECORDS = 500
 DEFAULT_MAX_BATCHES = 64
 DEFAULT_POLL_TIMEOUT_MS = 1_000
+# A poll returns early when it has opened batches for so long: other tasks run before the next.
+TAKING_MS = 20
 
 _log = logging.getLogger(__name__)
 
@@ -53,6 +56,7 @@ class _Growing(NamedTuple):
     partitions: int
 
 
+@guarded
 class Consumer:
     """Belongs to one event loop. Every error is a `TidelogError`.
 
@@ -95,6 +99,7 @@ class Consumer:
                 f"prefetch_bytes {prefetch_bytes}: the first two are at least 0, the others 1"
             )
         self._clock = clock or SystemClock()
+        self._lifecycle = Lifecycle("consumer", self._clock)
         self._connections = connections or GrpcConnections()
         backoff = Backoff(rng or random.Random(), DEFAULT_MIN_BACKOFF_MS, DEFAULT_MAX_BACKOFF_MS)
         self._metadata = ClusterMetadata(
@@ -125,7 +130,6 @@ class Consumer:
         )
         self._on_unclean_election = on_unclean_election
         self._growing: _Growing | None = None
-        self._closed = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -144,7 +148,7 @@ class Consumer:
         """Reads these partitions and no others. One that is new begins at `start` unless
         somebody seeks; one that was assigned before goes on. That a partition does not
         exist is told by `seek` and `poll`."""
-        self._check_open()
+        self._lifecycle.check()
         wanted = [TopicPartition(*partition) for partition in partitions]
         if start is OffsetPosition.TIMESTAMP:
             raise ValueError("start is EARLIEST or LATEST; use seek_to_time for a time")
@@ -170,7 +174,6 @@ class Consumer:
         return partitions
 
     async def partitions_of(self, topic: str) -> list[TopicPartition]:
-        self._check_open()
         known = await self._metadata.topic(topic)
         return [TopicPartition(topic, number) for number in range(known.partitions)]
 
@@ -214,7 +217,6 @@ class Consumer:
         truncated. Nothing is fetched from `end_offset` on; the last batch may reach beyond."""
         name = TopicPartition(*partition)
         await self._metadata.check_partition(name)
-        self._check_open()
         assigned = self._state.partitions
         if name not in assigned:
             self._state.assign([*assigned, name], OffsetPosition.EARLIEST)
@@ -281,67 +283,81 @@ class Consumer:
             await self._metadata.refresh_patiently((topic,))
         return await self._metadata.topic(topic)
 
+    @guards_itself
     async def poll(
         self,
         timeout_ms: int = DEFAULT_POLL_TIMEOUT_MS,
         max_records: int = DEFAULT_MAX_RECORDS,
     ) -> list[Record]:
-        """Records as soon as there are any; none after `timeout_ms`."""
+        """Records as soon as there are any, `max_records` or as many as are opened in TAKING_MS;
+        none after `timeout_ms`. A poll that is cancelled has taken none."""
         self._fetcher.trace_context = captured()
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
-        while not (records := self._take(max_records)):
-            if await self._opened_costly():
-                continue
-            if not await self._wait_until(deadline_ms):
-                return []
-        return records
+        with self._lifecycle.call():
+            await self._lifecycle.checkpoint()
+            while not (records := self._take(max_records)):
+                if await self._opened_costly():
+                    continue
+                if not await self._wait_until(deadline_ms):
+                    return []
+            return records
 
+    @guards_itself
     async def poll_batches(
         self,
         timeout_ms: int = DEFAULT_POLL_TIMEOUT_MS,
         max_batches: int = DEFAULT_MAX_BATCHES,
     ) -> list[FetchedBatch]:
-        """Batches as soon as there are any; none after `timeout_ms`."""
+        """Batches as soon as there are any; none after `timeout_ms`. A poll that is cancelled
+        has taken none."""
         self._fetcher.trace_context = captured()
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
-        while True:
-            self._check_open()
-            self._fetcher.arrived.clear()
-            self._fetcher.check()
-            batches = self._state.take_batches(max_batches)
-            if batches:
-                self._fetcher.wake()
-                return batches
-            if not await self._wait_until(deadline_ms):
-                return []
+        with self._lifecycle.call():
+            await self._lifecycle.checkpoint()
+            while True:
+                self._fetcher.arrived.clear()
+                self._fetcher.check()
+                # Nothing is awaited between taking and returning, or a cancellation would lose it.
+                batches = self._state.take_batches(max_batches)
+                if batches:
+                    self._fetcher.wake()
+                    return batches
+                if not await self._wait_until(deadline_ms):
+                    return []
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Record:
         """Waits for the next record, however long it takes."""
-        while True:
-            records = self._take(1)
-            if records:
-                return records[0]
-            if await self._opened_costly():
-                continue
-            self._fetcher.trace_context = captured()
-            await self._fetcher.arrived.wait()
+        with self._lifecycle.call():
+            await self._lifecycle.checkpoint()
+            while not (records := self._take(1)):
+                if await self._opened_costly():
+                    continue
+                self._fetcher.trace_context = captured()
+                await self._fetcher.arrived.wait()
+            return records[0]
 
+    @guards_itself
     async def close(self) -> None:
-        if self._closed:
-            return
-        self._closed = True
+        """Ends calls in progress with CLIENT_CLOSED. Can be cancelled, and repeated."""
+        await self._lifecycle.close(self._finish, self._connections.close)
+
+    async def _finish(self) -> None:
         await self._fetcher.stop()
         await self._metadata.close()
         await self._connections.close()
 
     def _take(self, max_records: int) -> list[Record]:
-        self._check_open()
+        """Not more than opening for TAKING_MS brings. What it returns is the caller's at once:
+        nothing may be awaited in between, or a cancellation would lose it."""
         self._fetcher.arrived.clear()
         self._fetcher.check()
-        records = self._state.take_records(max_records)
+        until_ms = self._clock.monotonic_ms() + TAKING_MS
+        records = self._state.take_records(
+            max_records, lambda: self._clock.monotonic_ms() >= until_ms
+        )
         if records:
             self._fetcher.wake()
         return records
@@ -353,14 +369,15 @@ class Consumer:
         if costly is None or not costly.buffered:
             return False
         generation = costly.generation
-        opened = await asyncio.to_thread(OpenedBatch, to_open(costly))
+        opened = await asyncio.to_thread(OpenedBatch, costly.to_open())
         self._state.opened(costly, generation, opened)
         return True
 
     async def _wait_until(self, deadline_ms: int) -> bool:
-        """False once the time is up."""
+        """False once the time is up; other tasks have run in any case."""
         left_ms = deadline_ms - self._clock.monotonic_ms()
         if left_ms <= 0:
+            await asyncio.sleep(0)
             return False
         try:
             async with asyncio.timeout(left_ms / 1000):
@@ -406,9 +423,3 @@ class Consumer:
         )
         if self._on_unclean_election is not None:
             asyncio.get_running_loop().call_soon(self._on_unclean_election, election)
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise TidelogError(
-                ErrorCode.INVALID_REQUEST, "the consumer is closed; make a new one to read more"
-            )

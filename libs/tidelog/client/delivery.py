@@ -47,7 +47,8 @@ class BatchReport(NamedTuple):
 
 class BatchDelivery:
     """The batches that one `send_many` made. Awaiting it gives their reports, in the order
-    in which they were made, and raises the first error once all are settled."""
+    in which they were made, and raises the first error once all are settled. A wait that is
+    cancelled changes nothing: it can be repeated, and the batches are delivered all the same."""
 
     def __init__(self, batches: Sequence[asyncio.Future[BatchReport]]) -> None:
         self.batches = batches
@@ -56,32 +57,31 @@ class BatchDelivery:
         return self._wait().__await__()
 
     async def _wait(self) -> list[BatchReport]:
-        outcomes = await asyncio.gather(*self.batches, return_exceptions=True)
-        reports: list[BatchReport] = []
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome
-            reports.append(outcome)
-        return reports
+        if self.batches:
+            # Not `gather`: it would cancel the batches together with the wait.
+            await asyncio.wait(self.batches)
+        for batch in self.batches:
+            mark_seen(batch)
+        return [batch.result() for batch in self.batches]
 
 
 def settle(
-    batch: asyncio.Future[BatchReport],
+    batch: asyncio.Future[BatchReport] | None,
     records: Sequence[asyncio.Future[Delivery]],
     timestamps_ms: Sequence[int],
     partition: TopicPartition,
     count: int,
     outcome: Outcome,
 ) -> BatchReport:
-    """Tells everybody who waits for a batch: for it as a whole, or, where `records` is not
-    empty, for each of its records. asyncio logs an error that nobody ever looks at."""
+    """Informs all that wait for a batch: for it as a whole, or, where `records` is not empty, for
+    each of its records. asyncio logs an error that is never retrieved."""
     topic, number = partition
     if isinstance(outcome, TidelogError):
         report = BatchReport(topic, number, NO_OFFSET, count, NO_EPOCH, -1, outcome)
         for record in records:
             if not record.done():
                 record.set_exception(outcome)
-        if not batch.done():
+        if batch is not None and not batch.done():
             # Records that are waited for one by one have been told already.
             if records:
                 batch.cancel()
@@ -95,7 +95,7 @@ def settle(
         if not record.done():  # whoever waited may have given up
             at = offset + step * position
             record.set_result(Delivery(topic, number, at, timestamps_ms[position], leader_epoch))
-    if not batch.done():
+    if batch is not None and not batch.done():
         batch.set_result(report)
     return report
 

@@ -8,18 +8,17 @@ and in turn between partitions.
 from __future__ import annotations
 
 import enum
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tidelog.batch import is_fence, is_intact
 from tidelog.batch_slices import is_costly_to_open
+from tidelog.client.assigned_partition import Assigned
 from tidelog.client.fetched_batch import FetchedBatch, OpenedBatch
-from tidelog.client.log_continuity import Continuity, Found, LogTruncatedError
-from tidelog.client.retry import Backoff, Leader, Route
+from tidelog.client.log_continuity import Found, LogTruncatedError
+from tidelog.client.retry import Backoff, Leader
 from tidelog.errors import STALE_METADATA, ErrorCode, TidelogError
-from tidelog.model import NO_EPOCH, Batch, OffsetPosition, Record, TopicPartition
+from tidelog.model import Batch, OffsetPosition, Record, TopicPartition
 
 # A leader is asked at most this many fetches at once; partitions that join while a fetch
 # waits for data need not wait for it.
@@ -29,6 +28,8 @@ MAX_CORRUPT_FETCHES = 3
 # An offset is out of range when leaders have said so this often, with fresh metadata
 # between: one of them alone may be a zombie (interleaving 13 of ARCHITECTURE.md).
 OUT_OF_RANGE_CONFIRMATIONS = 2
+# Records that are taken between two looks at the time.
+RECORDS_PER_CHECK = 1_000
 # A topic that every broker has denied for this long is gone.
 UNKNOWN_TOPIC_TIMEOUT_MS = 30_000
 
@@ -47,68 +48,6 @@ _RESET_TO = {
     OnOutOfRange.EARLIEST: OffsetPosition.EARLIEST,
     OnOutOfRange.LATEST: OffsetPosition.LATEST,
 }
-
-
-@dataclass(slots=True, eq=False)
-class Assigned:
-    """One partition. `position` is the next offset for the user (None: to be found, as
-    `reset` says), `fetch_offset` the next to ask for; all between is in `buffered`.
-    `generation` grows with every seek: an answer to an older one is dropped. Nothing is
-    fetched from `end_offset` on, where there is one."""
-
-    partition: TopicPartition
-    reset: OffsetPosition | None
-    position: int | None = None
-    fetch_offset: int = 0
-    end_offset: int | None = None
-    generation: int = 0
-    buffered: deque[Batch] = field(default_factory=deque)
-    buffered_bytes: int = 0
-    # The first of `buffered`, once records of it have been asked for.
-    opened: OpenedBatch | None = None
-    in_flight: bool = False
-    finding: bool = False
-    topic_id: str = ""
-    newest_epoch: int = NO_EPOCH
-    continuity: Continuity = field(default_factory=Continuity)
-    route: Route = field(default_factory=Route)
-    failing_since_ms: int = 0
-    corrupt: int = 0
-    out_of_range: int = 0
-    truncation_told: bool = False
-    error: TidelogError | None = None
-
-    def seek(self, offset: int | None, reset: OffsetPosition | None = None) -> None:
-        self.position = offset
-        self.reset = reset
-        self.fetch_offset = offset or 0
-        self.end_offset = None
-        self.generation += 1
-        self.continuity.forget()
-        self.buffered.clear()
-        self.buffered_bytes = 0
-        self.opened = None
-        self.in_flight = False
-        self.finding = False
-        self.corrupt = self.out_of_range = 0
-        self.truncation_told = False
-        self.error = None
-
-    def resume(self, offset: int, topic_id: str, read_epoch: int, end_offset: int | None) -> None:
-        """Goes on where another consumer of this topic id has ended."""
-        self.seek(offset)
-        self.end_offset = end_offset
-        self.topic_id = topic_id
-        self.newest_epoch = max(self.newest_epoch, read_epoch)
-        self.continuity.resume(read_epoch)
-
-    def begin_anew(self, topic_id: str) -> None:
-        """Another topic has the name: its epochs are its own, and neither the former's
-        records nor its failures say anything of it."""
-        self.topic_id = topic_id
-        self.newest_epoch = NO_EPOCH
-        self.continuity = Continuity()
-        self.route = Route()
 
 
 class Want(NamedTuple):
@@ -195,7 +134,7 @@ class FetchState:
         share = max(self._prefetch_bytes // max(len(self._assigned), 1), 1)
         by_leader: dict[int, tuple[Leader, list[tuple[Want, Leader]]]] = {}
         for assigned in self._assigned.values():
-            if not _may_fetch(assigned, share):
+            if not assigned.may_fetch(share):
                 continue
             leader = leader_of(assigned.partition)
             if leader is None or not self._usable(assigned, leader, now_ms):
@@ -431,26 +370,32 @@ class FetchState:
         taken: list[FetchedBatch] = []
         for assigned in list(self._assigned.values()):
             while assigned.buffered and len(taken) < max_batches:
-                batch = _take(assigned)
+                batch = assigned.take()
                 if not is_fence(batch.header):
                     taken.append(batch)
         if not taken:
             self._raise_error()
         return taken
 
-    def take_records(self, max_records: int) -> list[Record]:
+    def take_records(
+        self, max_records: int, enough: Callable[[], bool] = lambda: False
+    ) -> list[Record]:
         """Raises a partition's error once all that was read before it is handed out. Where it ends
         at a batch that takes long to open, `costly` says whose: the caller gives it to `opened`,
-        and takes again."""
+        and takes again. Ends early, with some records, once it is `enough`, which is checked every
+        RECORDS_PER_CHECK."""
         taken: list[Record] = []
         self.costly = None
         # What is open goes first, so that of all partitions together one batch is open at most.
-        for assigned in sorted(self._assigned.values(), key=_is_closed):
+        for assigned in sorted(self._assigned.values(), key=lambda assigned: assigned.is_closed):
             while assigned.buffered and len(taken) < max_records:
                 if assigned.opened is None and is_costly_to_open(assigned.buffered[0]):
                     self.costly = assigned
                     return taken
-                taken += _take_records(assigned, max_records - len(taken))
+                left = max_records - len(taken)
+                taken += assigned.take_records(min(left, RECORDS_PER_CHECK))
+                if taken and enough():
+                    return taken
         if not taken:
             self._raise_error()
         return taken
@@ -472,52 +417,5 @@ class FetchState:
                 raise assigned.error
 
 
-def _may_fetch(assigned: Assigned, share: int) -> bool:
-    return (
-        assigned.position is not None
-        and not assigned.in_flight
-        and assigned.error is None
-        and assigned.buffered_bytes <= share // 2
-        and (assigned.end_offset is None or assigned.fetch_offset < assigned.end_offset)
-    )
-
-
 def _epoch_fault(error: TidelogError) -> bool:
     return error.code in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH)
-
-
-def _take(assigned: Assigned) -> FetchedBatch:
-    batch = assigned.buffered.popleft()
-    assigned.buffered_bytes -= len(batch.records)
-    assigned.opened = None
-    assert assigned.position is not None, "what is buffered has a position"
-    skip = max(assigned.position - batch.header.base_offset, 0)
-    assigned.position = batch.header.next_offset
-    return FetchedBatch(assigned.partition, batch, skip)
-
-
-def to_open(assigned: Assigned) -> FetchedBatch:
-    """The first batch that it has buffered."""
-    assert assigned.position is not None, "what is buffered has a position"
-    batch = assigned.buffered[0]
-    skip = max(assigned.position - batch.header.base_offset, 0)
-    return FetchedBatch(assigned.partition, batch, skip)
-
-
-def _is_closed(assigned: Assigned) -> bool:
-    return assigned.opened is None
-
-
-def _take_records(assigned: Assigned, max_records: int) -> list[Record]:
-    batch = assigned.buffered[0]
-    if is_fence(batch.header):
-        _take(assigned)
-        return []
-    if assigned.opened is None:
-        assigned.opened = OpenedBatch(to_open(assigned))
-    records = assigned.opened.take(max_records)
-    if not records or records[-1].offset + 1 == batch.header.next_offset:
-        _take(assigned)
-    else:
-        assigned.position = records[-1].offset + 1
-    return records

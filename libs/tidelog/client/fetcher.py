@@ -8,11 +8,12 @@ import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 
+from tidelog.client.assigned_partition import Assigned
 from tidelog.client.clock import Clock
 from tidelog.client.cluster_metadata import ClusterMetadata
 from tidelog.client.connections import Connections
 from tidelog.client.fetch_codec import fetch_from_wire, fetch_to_wire
-from tidelog.client.fetch_state import Assigned, FetchPlan, FetchState
+from tidelog.client.fetch_state import FetchPlan, FetchState
 from tidelog.client.offset_finder import OffsetFinder
 from tidelog.client.unclean_elections import UncleanElection, UncleanElections
 from tidelog.errors import ErrorCode, TidelogError
@@ -80,9 +81,16 @@ class Fetcher:
             self._loop_task.add_done_callback(lambda _: self.arrived.set())
 
     def check(self) -> None:
-        """Raises whatever ended the background work."""
-        if self._loop_task is not None and self._loop_task.done():
-            self._loop_task.result()
+        """Raises `TidelogError` where a fault has ended the background work."""
+        if self._loop_task is None or not self._loop_task.done():
+            return
+        fault = None if self._loop_task.cancelled() else self._loop_task.exception()
+        raise TidelogError(
+            ErrorCode.INTERNAL,
+            "the consumer's background work ended "
+            + (f"with {fault!r}" if fault else "when its event loop cancelled all tasks")
+            + "; make a new consumer",
+        ) from fault
 
     def wake(self) -> None:
         """Something may be fetched that could not before."""

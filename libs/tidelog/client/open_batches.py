@@ -37,6 +37,8 @@ def record_bytes(key: bytes | None, value: bytes | None, headers: Headers) -> in
 class OpenBatch:
     partition: TopicPartition
     opened_ms: int
+    # Of its first record, counted from its `send`.
+    deadline_ms: int
     keys: list[bytes | None] = field(default_factory=list)
     values: list[bytes | None] = field(default_factory=list)
     timestamps_ms: list[int] = field(default_factory=list)
@@ -83,6 +85,7 @@ class OpenBatches:
         now_ms: int,
         size_bytes: int,
         *,
+        deadline_ms: int,
         key: bytes | None,
         value: bytes | None,
         headers: Headers,
@@ -93,7 +96,9 @@ class OpenBatches:
         """Returns whether the batch is full now. The caller has made room before."""
         batch = self._open.get(partition)
         if batch is None:
-            batch = self._open[partition] = OpenBatch(partition, now_ms, trace_context=captured())
+            batch = self._open[partition] = OpenBatch(
+                partition, now_ms, deadline_ms, trace_context=captured()
+            )
         if headers:
             batch.headers[len(batch.values)] = headers
             batch.header_count += len(headers)
@@ -110,6 +115,10 @@ class OpenBatches:
         """How many records the partition's open batch has."""
         batch = self._open.get(partition)
         return 0 if batch is None else len(batch.values)
+
+    def partitions(self) -> list[TopicPartition]:
+        """Those that have an open batch."""
+        return list(self._open)
 
     def take(self, partition: TopicPartition) -> OpenBatch | None:
         return self._open.pop(partition, None)

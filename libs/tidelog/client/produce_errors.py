@@ -31,10 +31,12 @@ def doubtful(batch: SealedBatch, error: TidelogError) -> TidelogError:
     """The error of a batch that is given up, when a try may have appended it."""
     if not batch.in_doubt or error.outcome_unknown:
         return error
+    closed = error.code is ErrorCode.CLIENT_CLOSED
     return TidelogError(
-        ErrorCode.REQUEST_TIMED_OUT,
+        error.code if closed else ErrorCode.REQUEST_TIMED_OUT,
         f"{error.message}; a try of this batch ended without a refusal, so whether it was "
         "appended is not known",
+        outcome_unknown=True,
     )
 
 

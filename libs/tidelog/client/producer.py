@@ -20,7 +20,6 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Sequence
-from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -29,15 +28,14 @@ from tidelog.client.buffer_budget import BufferBudget
 from tidelog.client.clock import Clock, SystemClock
 from tidelog.client.cluster_metadata import DEFAULT_METADATA_MAX_AGE_MS, ClusterMetadata
 from tidelog.client.connections import Connections, GrpcConnections
-from tidelog.client.delivery import BatchDelivery, BatchReport, Delivery, Outcome, mark_seen, settle
+from tidelog.client.deadlines import unsent_after
+from tidelog.client.delivery import BatchDelivery, BatchReport, Delivery, mark_seen
+from tidelog.client.lifecycle import Lifecycle, guarded, guards_itself
 from tidelog.client.metadata_cache import KnownTopic
-from tidelog.client.open_batches import OpenBatch, OpenBatches, record_bytes
+from tidelog.client.open_batches import record_bytes
+from tidelog.client.outgoing_records import OutgoingRecords
 from tidelog.client.partition_queue import Idempotence
-from tidelog.client.partitioner import (
-    StickyPartitioner,
-    partition_for_key,
-    usable_partitions,
-)
+from tidelog.client.partitioner import partition_for_key
 from tidelog.client.producer_identity import GivenIdentity, ProducerIdentity
 from tidelog.client.producer_settings import at_least, idempotence_of, of_a_given
 from tidelog.client.record_columns import (
@@ -51,18 +49,17 @@ from tidelog.client.record_columns import (
 from tidelog.client.retry import DEFAULT_MAX_BACKOFF_MS, DEFAULT_MIN_BACKOFF_MS, Backoff
 from tidelog.client.sender import Sender
 from tidelog.client.sequences import Identity
-from tidelog.client.shipment import Shipment
 from tidelog.client.topic_turns import TopicTurns
 from tidelog.client.unclean_elections import UncleanElection
-from tidelog.errors import FINAL_ANSWERS, ErrorCode, TidelogError
+from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Acks, Codec, TopicPartition
 from tidelog.record_batch import Headers, encode_records
 from tidelog.record_limits import check_key_size
-from tidelog.rpc.trace_context import captured
 
 _log = logging.getLogger(__name__)
 
 
+@guarded
 class Producer:
     """Belongs to one event loop. Every error of `send` and `send_many`, and of what they
     return, is a `TidelogError`, except TypeError and ValueError for arguments that cannot
@@ -87,8 +84,9 @@ class Producer:
       `max_in_flight_per_partition` may carry batches of one partition. Without
       idempotence 1 keeps the order of a partition through every retry, at a cost of speed.
     - `request_timeout_ms`: how long the leader may wait for its replicas.
-    - `delivery_timeout_ms`: how long a batch that gathers no more is tried before it is reported
-      as failed.
+    - `delivery_timeout_ms`: how long after the call of `send` a record is delivered or reported
+      as failed at the latest. Waiting for metadata, for room in the buffer and in an open batch
+      counts.
     - `retry_backoff_ms`: first and longest pause between tries, cut by up to half.
     - `on_delivery`: called with a report for every batch, delivered or failed; errors
       need not be looked for in the futures then.
@@ -142,7 +140,7 @@ class Producer:
         self._batch_bytes = min(batch_bytes, max_request_bytes)
         self._max_request_bytes = max_request_bytes
         self._delivery_timeout_ms = delivery_timeout_ms
-        self._on_delivery = on_delivery
+        self._lifecycle = Lifecycle("producer", self._clock)
         self._connections = connections or GrpcConnections()
         rng = rng or random.Random()
         self._metadata = ClusterMetadata(
@@ -153,8 +151,6 @@ class Producer:
             max_age_ms=metadata_max_age_ms,
         )
         self._budget = BufferBudget(buffer_bytes)
-        self._open = OpenBatches(self._batch_bytes, linger_ms)
-        self._sticky = StickyPartitioner(rng)
         backoff = Backoff(rng, *retry_backoff_ms)
         self._accumulator = Accumulator(
             backoff,
@@ -173,9 +169,22 @@ class Producer:
         # Whoever calls first is first in the log, however long each has to wait for metadata
         # or for room; a topic that cannot be found holds up nobody else's.
         self._turns = TopicTurns()
-        self._unsettled: set[asyncio.Future[BatchReport]] = set()
+        self._outgoing = OutgoingRecords(
+            self._accumulator,
+            self._metadata,
+            self._budget,
+            rng,
+            codec=codec,
+            batch_bytes=self._batch_bytes,
+            linger_ms=linger_ms,
+            on_delivery=on_delivery,
+            wake=self._woken,
+        )
+        # Whether the last `send` has filled a batch.
+        self._filled = False
         self._started = False
-        self._closed = False
+        self._flush_on_close = True
+        self._flushing: asyncio.Task[None] | None = None
 
     def _new_identity(self, name: str, backoff: Backoff) -> ProducerIdentity:
         return ProducerIdentity(
@@ -201,7 +210,8 @@ class Producer:
             self._clock,
             acks=acks,
             request_timeout_ms=request_timeout_ms,
-            seal_due=self._seal_due,
+            # Made later, and used later still.
+            seal_due=lambda now_ms: self._outgoing.seal_due(now_ms),
             identity=identity,
             on_unclean_election=self._unclean_election,
         )
@@ -215,7 +225,7 @@ class Producer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # Whoever interrupts or cancels does not want to wait for a delivery timeout.
+        # An interrupted or cancelled caller does not wait for a delivery timeout.
         await self.close(flush=kind is None or issubclass(kind, Exception))
 
     @property
@@ -223,6 +233,7 @@ class Producer:
         """What the buffer has room for now."""
         return self._budget.free_bytes
 
+    @guards_itself
     async def send(
         self,
         topic: str,
@@ -244,42 +255,36 @@ class Producer:
         else:
             check_timestamps((timestamp_ms,))
         size = record_bytes(key, value, headers)
-        delivery: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
-        async with self._turns.of(topic):
-            known = await self._known_topic(topic, partition)
-            self._check_size(size)
-            if not self._budget.try_take(size):
-                await self._budget.take(size)
-                if self._closed:
-                    self._budget.give_back(size)
-                    self._check_not_closed()
-                # The topic may have changed meanwhile.
-                known = self._metadata.cached_topic(topic) or known
-            now_ms = self._clock.monotonic_ms()
-            to = TopicPartition(topic, self._choose(topic, known, key, partition, now_ms))
-            if self._open.would_fill(to, size, len(headers)):
-                self._seal_open(to)
-                to = TopicPartition(topic, self._choose(topic, known, key, partition, now_ms))
-                if self._open.would_fill(to, size, len(headers)):
-                    self._seal_open(to)
-            full = self._open.add(
-                to,
-                now_ms,
-                size,
-                key=key,
-                value=value,
-                headers=headers,
-                timestamp_ms=timestamp_ms,
-                waiter=delivery,
-                movable=key is None and partition is None,
-            )
-        if full:
-            self._seal_open(to)
-            # Lets the batch go before the next is filled.
-            await asyncio.sleep(0)
-        elif self._open.count(to) == 1 and self._open.last_is_next(now_ms):
-            self._sender.wake()
-        return delivery
+        now_ms = self._clock.monotonic_ms()
+        deadline_ms = now_ms + self._delivery_timeout_ms
+        with self._lifecycle.call():
+            delivery: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
+            async with self._turns.of(topic):
+                if self._filled or self._lifecycle.turn_due(now_ms):
+                    # A filled batch goes before the next is filled.
+                    self._filled = False
+                    await asyncio.sleep(0)
+                known = await self._known_topic(topic, partition, deadline_ms)
+                self._check_size(size)
+                if not self._budget.try_take(size):
+                    await self._take_room(size, deadline_ms)
+                    # The topic may have changed meanwhile.
+                    known = self._metadata.cached_topic(topic) or known
+                # Nothing is awaited from here on: a `send` that is cancelled has sent nothing.
+                self._filled = self._outgoing.add(
+                    topic,
+                    known,
+                    partition,
+                    self._clock.monotonic_ms(),
+                    size,
+                    deadline_ms=deadline_ms,
+                    key=key,
+                    value=value,
+                    headers=headers,
+                    timestamp_ms=timestamp_ms,
+                    waiter=delivery,
+                )
+            return delivery
 
     def begin_at(self, topic: str, partition: int, next_sequence: int) -> None:
         """With a given identity: before the first record is sent to a partition."""
@@ -287,7 +292,7 @@ class Producer:
 
     async def partitions_of(self, topic: str) -> int:
         """How many partitions a topic has. Raises UNKNOWN_TOPIC_OR_PARTITION."""
-        return (await self._known_topic(topic, None)).partitions
+        return (await self._known_topic(topic, None, self._new_deadline_ms())).partitions
 
     async def send_many(
         self,
@@ -300,20 +305,34 @@ class Producer:
     ) -> BatchDelivery:
         """The lean way: values become batches directly, which are sent without lingering.
         Waits for room in the buffer batch by batch; a record that cannot be sent is
-        refused before any is taken. Raises as `send` does."""
+        rejected before any is taken. Raises as `send` does. One that is cancelled, or ended by
+        `close`, has sent the batches that had room before, and no others."""
         columns = RecordColumns(
             values, keys, self._clock.wall_ms() if timestamps_ms is None else timestamps_ms
         )
         columns.check()
+        batches: list[asyncio.Future[BatchReport]] = []
         async with self._turns.of(topic):
-            batches = await self._send_columns(topic, columns, partition)
-        await asyncio.sleep(0)
+            # What was sealed before goes before more is made.
+            await asyncio.sleep(0)
+            try:
+                await self._send_columns(topic, columns, partition, batches)
+            except BaseException:
+                # Reported to `on_delivery` only: the caller never gets these.
+                for batch in batches:
+                    batch.add_done_callback(mark_seen)
+                raise
         return BatchDelivery(batches)
 
     async def _send_columns(
-        self, topic: str, columns: RecordColumns, partition: int | None
-    ) -> list[asyncio.Future[BatchReport]]:
-        known = await self._known_topic(topic, partition)
+        self,
+        topic: str,
+        columns: RecordColumns,
+        partition: int | None,
+        batches: list[asyncio.Future[BatchReport]],
+    ) -> None:
+        """Adds each batch to `batches` when it is made."""
+        known = await self._known_topic(topic, partition, self._new_deadline_ms())
         sizes = columns.sizes()
         self._check_size(max(sizes, default=0))
         count = known.partitions
@@ -321,15 +340,17 @@ class Producer:
             split = split_by_key(columns, lambda key: partition_for_key(key, count))
         else:
             split = [(partition, columns)]
-        batches: list[asyncio.Future[BatchReport]] = []
         unsent_bytes = 0
         for chosen, of_partition in split:
             if of_partition is not columns:
                 sizes = of_partition.sizes()
             for piece, size in cut(of_partition, sizes, self._batch_bytes):
-                await self._budget.take(size)
+                # A batch's time begins with its turn: one call may send more than the buffer holds.
+                deadline_ms = self._new_deadline_ms()
+                if not self._budget.try_take(size):
+                    await self._take_room(size, deadline_ms)
                 try:
-                    self._check_not_closed()
+                    self._check_not_ended()
                     encoded = encode_records(
                         piece.values,
                         piece.keys,
@@ -339,165 +360,96 @@ class Producer:
                 except BaseException:
                     self._budget.give_back(size)
                     raise
-                shipment = Shipment(encoded, size, self._deadline_ms(), trace_context=captured())
-                to = chosen
-                if to is None:
-                    shipment = shipment._replace(movable=range(encoded.record_count))
-                    known = self._metadata.cached_topic(topic) or known
-                    to = self._sticky.move(topic, usable_partitions(known))
-                where = TopicPartition(topic, to)
-                self._seal_open(where)
-                batches.append(self._seal(where, shipment))
+                batches.append(
+                    self._outgoing.add_batch(topic, known, chosen, encoded, size, deadline_ms)
+                )
                 unsent_bytes += size
                 if unsent_bytes >= self._max_request_bytes:
                     # A request is full: lets it go before the next is made.
                     unsent_bytes = 0
                     await asyncio.sleep(0)
-        return batches
 
     async def flush(self) -> None:
         """Sends what lingers, and returns when all that was taken before is settled,
-        delivered or failed."""
-        for batch in self._open.take_all():
-            self._seal_batch(batch)
-        if self._unsettled:
-            await asyncio.wait(set(self._unsettled))
+        delivered or failed. One that is cancelled changes nothing about what is delivered."""
+        await self._flush()
 
+    async def _flush(self) -> None:
+        for partition in self._outgoing.open_partitions():
+            self._outgoing.seal_open(partition)
+            if self._lifecycle.turn_due(self._clock.monotonic_ms()):
+                await asyncio.sleep(0)
+        if unsettled := self._outgoing.unsettled():
+            await asyncio.wait(unsettled)
+
+    @guards_itself
     async def close(self, *, flush: bool = True) -> None:
-        """Delivers what was taken (at most until its delivery timeout) and ends. Without
-        `flush`, what is not delivered yet fails."""
-        if self._closed:
-            return
-        if flush:
-            await self.flush()
-        self._closed = True
+        """Ends calls in progress with CLIENT_CLOSED, delivers what was taken (until its delivery
+        timeout at most) and ends. Without `flush`, what is not delivered yet fails. Can be
+        cancelled, and then goes on in the background; and repeated, with `flush=False` to end an
+        earlier `close` soon."""
+        if not flush:
+            self._flush_on_close = False
+            if self._flushing is not None:
+                self._flushing.cancel()
+        await self._lifecycle.close(self._finish, self._abandon)
+
+    async def _finish(self) -> None:
+        try:
+            if self._flush_on_close and self._flushing is None:
+                self._flushing = asyncio.create_task(self._flush())
+                await asyncio.wait((self._flushing,))
+        finally:
+            if self._flushing is not None:
+                self._flushing.cancel()
+            await self._fail_rest()
+            await self._metadata.close()
+            await self._connections.close()
+
+    async def _fail_rest(self) -> None:
         error = TidelogError(
-            ErrorCode.INTERNAL, "the producer was closed before the batch was delivered"
+            ErrorCode.CLIENT_CLOSED,
+            "the producer was closed before the records were delivered",
         )
-        for batch in self._open.take_all():
-            self._seal_batch(batch)
+        for partition in self._outgoing.open_partitions():
+            self._outgoing.fail_open(partition, error)
         await self._sender.stop(error)
-        await self._metadata.close()
+
+    async def _abandon(self) -> None:
+        """The event loop of the producer is closed, and with it all that could deliver."""
+        batches = len(self._outgoing.open_partitions()) + len(self._outgoing.unsettled())
+        if batches:
+            _log.warning(
+                "%d batches were not delivered, or it is not known whether: the producer's event "
+                "loop was closed before the producer",
+                batches,
+            )
         await self._connections.close()
 
-    async def _known_topic(self, topic: str, partition: int | None) -> KnownTopic:
-        self._check_not_closed()
+    async def _known_topic(self, topic: str, partition: int | None, deadline_ms: int) -> KnownTopic:
+        self._check_not_ended()
         if not self._started:
             self._started = True
             self._sender.start()
-        known = self._metadata.cached_topic(topic) or await self._metadata.topic(topic)
-        if partition is not None:
-            await self._metadata.check_partition(TopicPartition(topic, partition))
-        return known
+        known = self._metadata.cached_topic(topic)
+        if known is not None and (partition is None or 0 <= partition < known.partitions):
+            return known
+        missing = f"no broker has described topic {topic!r}"
+        async with unsent_after(self._clock, deadline_ms, missing):
+            if partition is not None:
+                await self._metadata.check_partition(TopicPartition(topic, partition))
+            return await self._metadata.topic(topic)
 
-    def _choose(
-        self, topic: str, known: KnownTopic, key: bytes | None, asked: int | None, now_ms: int
-    ) -> int:
-        if asked is not None:
-            return asked
-        if key is not None:
-            return partition_for_key(key, known.partitions)
-        current = self._sticky.current(topic)
-        if (
-            current is None
-            or current >= known.partitions
-            # Its leader may be slower than others.
-            or self._open.has_lingered(TopicPartition(topic, current), now_ms)
-        ):
-            return self._sticky.move(topic, usable_partitions(known))
-        return current
+    async def _take_room(self, size: int, deadline_ms: int) -> None:
+        missing = f"the buffer (buffer_bytes) had no room for {size} bytes"
+        async with unsent_after(self._clock, deadline_ms, missing):
+            await self._budget.take(size)
 
-    def _seal_due(self, now_ms: int) -> int | None:
-        while True:
-            gathers_until = self._accumulator.gathers_until(now_ms, self._metadata.leader)
-            due, next_ms = self._open.take_due(now_ms, gathers_until)
-            if not due:
-                return next_ms
-            # With what is sealed now, others of the same leader may go.
-            for batch in due:
-                self._seal_batch(batch)
-
-    def _seal_open(self, partition: TopicPartition) -> None:
-        batch = self._open.take(partition)
-        if batch is not None:
-            self._seal_batch(batch)
-
-    def _seal_batch(self, batch: OpenBatch) -> None:
-        topic, partition = batch.partition
-        if self._sticky.current(topic) == partition:
-            known = self._metadata.cached_topic(topic)
-            if known is not None:
-                self._sticky.move(topic, usable_partitions(known))
-        self._seal(
-            batch.partition,
-            Shipment(
-                batch.encode(self._codec),
-                batch.size_bytes,
-                self._deadline_ms(),
-                batch.waiters,
-                batch.timestamps_ms,
-                batch.movable,
-                batch.trace_context,
-            ),
-        )
-
-    def _deadline_ms(self) -> int:
+    def _new_deadline_ms(self) -> int:
         return self._clock.monotonic_ms() + self._delivery_timeout_ms
 
-    def _seal(self, partition: TopicPartition, shipment: Shipment) -> asyncio.Future[BatchReport]:
-        report: asyncio.Future[BatchReport] = asyncio.get_running_loop().create_future()
-        self._unsettled.add(report)
-        self._ship(partition, shipment, report)
-        return report
-
-    def _ship(
-        self, partition: TopicPartition, shipment: Shipment, report: asyncio.Future[BatchReport]
-    ) -> None:
-        self._accumulator.seal(
-            partition,
-            shipment.encoded,
-            deadline_ms=shipment.deadline_ms,
-            on_settled=partial(self._settled, partition, shipment, report),
-            trace_context=shipment.trace_context,
-        )
-        self._sender.wake()
-
-    def _settled(
-        self,
-        partition: TopicPartition,
-        shipment: Shipment,
-        report: asyncio.Future[BatchReport],
-        outcome: Outcome,
-    ) -> None:
-        gone = isinstance(outcome, TidelogError) and outcome.code in FINAL_ANSWERS
-        known = self._metadata.cached_topic(partition.topic) if gone else None
-        if known is not None and shipment.movable:
-            moved, others = shipment.split()
-            to = self._sticky.move(partition.topic, usable_partitions(known))
-            self._ship(TopicPartition(partition.topic, to), moved, report)
-            if others is None:
-                return
-            # The report goes with the records that were moved.
-            shipment, report = others, asyncio.get_running_loop().create_future()
-        self._unsettled.discard(report)
-        self._budget.give_back(shipment.size_bytes)
-        made = settle(
-            report,
-            shipment.waiters,
-            shipment.timestamps_ms,
-            partition,
-            shipment.encoded.record_count,
-            outcome,
-        )
-        if self._on_delivery is not None:
-            # Whatever it raises is the event loop's to report, and stops nothing here.
-            asyncio.get_running_loop().call_soon(self._on_delivery, made)
-            mark_seen(report)
-            for waiter in shipment.waiters:
-                mark_seen(waiter)
-
     def _metadata_changed(self) -> None:
-        self._sticky.forget_gone(self._metadata.cached_topic)
+        self._outgoing.forget_gone()
         self._sender.metadata_changed()
 
     def _woken(self) -> None:
@@ -521,10 +473,6 @@ class Producer:
                 "the topic's max_batch_bytes",
             )
 
-    def _check_not_closed(self) -> None:
-        if self._closed:
-            raise TidelogError(
-                ErrorCode.INVALID_REQUEST, "the producer is closed; make a new one to send more"
-            )
+    def _check_not_ended(self) -> None:
         if self._accumulator.fatal is not None:
             raise TidelogError(self._accumulator.fatal.code, self._accumulator.fatal.message)

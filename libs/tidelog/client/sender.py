@@ -106,7 +106,9 @@ class Sender:
         for task, pending in requests.items():
             if task.cancelled():
                 closed = TidelogError(
-                    error.code, f"{error.message}; whether it was appended is not known"
+                    error.code,
+                    f"{error.message}; whether they were appended is not known",
+                    outcome_unknown=True,
                 )
                 self._all_failed(pending, closed, stale=False)
 
@@ -209,7 +211,7 @@ class Sender:
             wire = request_to_wire(request, self._acks, self._request_timeout_ms)
             with carrying(request.trace_context):
                 answer = await self._connections.broker(request.leader.address).produce(
-                    wire, self._request_timeout_ms + ANSWER_GRACE_MS
+                    wire, self._answer_timeout_ms(request)
                 )
             outcomes = outcomes_from_wire(request, answer)
         except UnreachableError as error:
@@ -227,6 +229,12 @@ class Sender:
                 if index in pending.open:
                     self._landed(group, outcome)
         self.wake()
+
+    def _answer_timeout_ms(self, request: Request) -> int:
+        """No longer than a batch of the request has left of its delivery timeout."""
+        deadline_ms = max(b.deadline_ms for group in request.groups for b in group.batches)
+        left_ms = deadline_ms - self._clock.monotonic_ms()
+        return max(min(self._request_timeout_ms + ANSWER_GRACE_MS, left_ms), 1)
 
     def _all_failed(self, pending: _Pending, error: TidelogError, *, stale: bool) -> None:
         self._accumulator.finish(pending.request)

@@ -8,19 +8,19 @@
         for record in consumer.poll(timeout_ms=1000):
             print(record.value)
 
-Arguments and errors are those of `Producer`, `Consumer` and `Admin`.
+Arguments and errors are those of `Producer`, `Consumer` and `Admin`. One object may be called from
+several threads; `BackgroundClient` says how it ends.
 """
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any
 
 from tidelog.client.admin import Admin
 from tidelog.client.admin_topics import CreatedTopic, RecoveredPartition
+from tidelog.client.background import BackgroundClient
 from tidelog.client.consumer import (
     DEFAULT_MAX_BATCHES,
     DEFAULT_MAX_RECORDS,
@@ -34,43 +34,13 @@ from tidelog.client.fetched_batch import FetchedBatch
 from tidelog.client.producer import Producer
 from tidelog.client.producers_codec import ProducerPosition
 from tidelog.client.sequences import Identity
-from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import OffsetPosition, Record, TopicPartition
 from tidelog.record_batch import Headers
 
-_Result = TypeVar("_Result")
 
-
-class _Closable(Protocol):
-    async def close(self) -> None: ...
-
-
-_Client = TypeVar("_Client", bound=_Closable)
-
-
-class BackgroundClient(Generic[_Client]):
-    """An asynchronous client on an event loop in a thread of its own."""
-
-    def __init__(self, make: Callable[[], _Client]) -> None:
-        self._loop = asyncio.new_event_loop()
-        # A daemon, so that a script which forgets to close still ends.
-        self._thread = threading.Thread(
-            target=self._loop.run_forever, name="tidelog-client", daemon=True
-        )
-        self._thread.start()
-        self._closed = False
-
-        async def made() -> _Client:
-            return make()
-
-        try:
-            self._client = self._run(made())
-        except BaseException:
-            self._stop()
-            raise
-
-    def __enter__(self) -> Self:
-        return self
+class SyncProducer(BackgroundClient[Producer]):
+    def __init__(self, bootstrap: str | Sequence[str], **settings: Any) -> None:
+        super().__init__(lambda: Producer(bootstrap, **settings))
 
     def __exit__(
         self,
@@ -78,45 +48,13 @@ class BackgroundClient(Generic[_Client]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close()
+        # An interrupted caller does not wait for a delivery timeout.
+        self.close(flush=kind is None or issubclass(kind, Exception))
 
-    def ask(self, request: Callable[[_Client], Coroutine[Any, Any, _Result]]) -> _Result:
-        """Whatever else the client can be asked for, as an admin:
-        `ask(lambda a: a.rebalance(dry_run=True))`."""
-        return self._run(request(self._client))
-
-    def close(self) -> None:
-        if self._closed:
-            return
-        try:
-            self._run(self._client.close())
-        finally:
-            self._stop()
-
-    def _run(self, work: Coroutine[Any, Any, _Result]) -> _Result:
-        if self._closed:
-            work.close()
-            raise TidelogError(
-                ErrorCode.INVALID_REQUEST, "the client is closed; make a new one to go on"
-            )
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            # Ctrl-C in the caller's thread ends the work as well.
-            future.cancel()
-            raise
-
-    def _stop(self) -> None:
-        self._closed = True
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-
-class SyncProducer(BackgroundClient[Producer]):
-    def __init__(self, bootstrap: str | Sequence[str], **settings: Any) -> None:
-        super().__init__(lambda: Producer(bootstrap, **settings))
+    def close(self, *, flush: bool = True) -> None:
+        """Delivers what other threads are sending, until its delivery timeout at most; without
+        `flush` it fails with CLIENT_CLOSED."""
+        self._close(lambda producer: producer.close(flush=flush))
 
     def send(
         self,
@@ -223,7 +161,7 @@ class SyncConsumer(BackgroundClient[Consumer]):
         return self._run(self._client.poll_batches(timeout_ms, max_batches))
 
     def __iter__(self) -> Iterator[Record]:
-        """Waits for records without end."""
+        """Waits for records without end; raises CLIENT_CLOSED where the consumer is closed."""
         while True:
             yield from self.poll()
 

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Iterable, Mapping
 
 from tidelog.client.admin import Admin
+from tidelog.client.background import BackgroundClient
 from tidelog.client.clock import Clock, SystemClock
 from tidelog.client.connections import Connections
 from tidelog.client.consumer import Consumer
 from tidelog.client.descriptions import TopicDescription
-from tidelog.client.sync import BackgroundClient
 from tidelog.errors import FINAL_ANSWERS, ErrorCode, TidelogError
 from tidelog.model import NO_EPOCH, OffsetPosition, TopicPartition
 from tidelog.spark.boundaries import AtTimes

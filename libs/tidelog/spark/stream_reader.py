@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from tidelog.client.sync import BackgroundClient
+from tidelog.client.background import BackgroundClient
 from tidelog.spark.cluster_lookups import ClusterLookups
 from tidelog.spark.options import ReadOptions
 from tidelog.spark.range_partition import range_partitions, read_partition

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from tidelog.client.sync import BackgroundClient
+from tidelog.client.background import BackgroundClient
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.spark.options import WriteOptions
 from tidelog.spark.record_sink import RecordSink, Tally

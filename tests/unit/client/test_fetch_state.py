@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from tidelog.batch import new_fence, stamp
+from tidelog.client.assigned_partition import Assigned
 from tidelog.client.fetch_state import (
-    Assigned,
     Fetched,
     FetchPlan,
     FetchState,

@@ -279,7 +279,7 @@ async def test_topics_that_come_and_go_are_forgotten(world: World) -> None:
         assert not producer._metadata._cache._topics
         assert not producer._accumulator._queues
         assert not producer._sender._elections._reached
-        assert not producer._sticky._current
+        assert not producer._outgoing._sticky._current
 
 
 @story

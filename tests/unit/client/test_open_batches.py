@@ -28,6 +28,7 @@ class Bench:
             partition,
             now_ms,
             1,
+            deadline_ms=now_ms + 1_000,
             key=None,
             value=b"v",
             headers=(),

@@ -1,0 +1,121 @@
+"""One partition that a consumer reads: its position, and what is buffered. No I/O."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from tidelog.batch import is_fence
+from tidelog.client.fetched_batch import FetchedBatch, OpenedBatch
+from tidelog.client.log_continuity import Continuity
+from tidelog.client.retry import Route
+from tidelog.errors import TidelogError
+from tidelog.model import NO_EPOCH, Batch, OffsetPosition, Record, TopicPartition
+
+
+@dataclass(slots=True, eq=False)
+class Assigned:
+    """One partition. `position` is the next offset for the user (None: to be found, as
+    `reset` says), `fetch_offset` the next to ask for; all between is in `buffered`.
+    `generation` grows with every seek: an answer to an older one is dropped. Nothing is
+    fetched from `end_offset` on, where there is one."""
+
+    partition: TopicPartition
+    reset: OffsetPosition | None
+    position: int | None = None
+    fetch_offset: int = 0
+    end_offset: int | None = None
+    generation: int = 0
+    buffered: deque[Batch] = field(default_factory=deque)
+    buffered_bytes: int = 0
+    # The first of `buffered`, once records of it have been asked for.
+    opened: OpenedBatch | None = None
+    in_flight: bool = False
+    finding: bool = False
+    topic_id: str = ""
+    newest_epoch: int = NO_EPOCH
+    continuity: Continuity = field(default_factory=Continuity)
+    route: Route = field(default_factory=Route)
+    failing_since_ms: int = 0
+    corrupt: int = 0
+    out_of_range: int = 0
+    truncation_told: bool = False
+    error: TidelogError | None = None
+
+    def seek(self, offset: int | None, reset: OffsetPosition | None = None) -> None:
+        self.position = offset
+        self.reset = reset
+        self.fetch_offset = offset or 0
+        self.end_offset = None
+        self.generation += 1
+        self.continuity.forget()
+        self.buffered.clear()
+        self.buffered_bytes = 0
+        self.opened = None
+        self.in_flight = False
+        self.finding = False
+        self.corrupt = self.out_of_range = 0
+        self.truncation_told = False
+        self.error = None
+
+    def resume(self, offset: int, topic_id: str, read_epoch: int, end_offset: int | None) -> None:
+        """Goes on where another consumer of this topic id has ended."""
+        self.seek(offset)
+        self.end_offset = end_offset
+        self.topic_id = topic_id
+        self.newest_epoch = max(self.newest_epoch, read_epoch)
+        self.continuity.resume(read_epoch)
+
+    def begin_anew(self, topic_id: str) -> None:
+        """Another topic has the name: its epochs are its own, and neither the former's
+        records nor its failures say anything of it."""
+        self.topic_id = topic_id
+        self.newest_epoch = NO_EPOCH
+        self.continuity = Continuity()
+        self.route = Route()
+
+    def may_fetch(self, share: int) -> bool:
+        """`share`: bytes of the prefetch buffer that belong to this partition."""
+        return (
+            self.position is not None
+            and not self.in_flight
+            and self.error is None
+            and self.buffered_bytes <= share // 2
+            and (self.end_offset is None or self.fetch_offset < self.end_offset)
+        )
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether no batch of it is open."""
+        return self.opened is None
+
+    def to_open(self) -> FetchedBatch:
+        """The first batch of `buffered`."""
+        assert self.position is not None, "what is buffered has a position"
+        batch = self.buffered[0]
+        skip = max(self.position - batch.header.base_offset, 0)
+        return FetchedBatch(self.partition, batch, skip)
+
+    def take(self) -> FetchedBatch:
+        """Takes the first batch of `buffered`."""
+        taken = self.to_open()
+        self.buffered.popleft()
+        self.buffered_bytes -= len(taken.batch.records)
+        self.opened = None
+        self.position = taken.next_offset
+        return taken
+
+    def take_records(self, max_records: int) -> list[Record]:
+        """Takes records of the first batch of `buffered`; none where it is a fence."""
+        batch = self.buffered[0]
+        if is_fence(batch.header):
+            self.take()
+            return []
+        if self.opened is None:
+            self.opened = OpenedBatch(self.to_open())
+        records = self.opened.take(max_records)
+        if not records or records[-1].offset + 1 == batch.header.next_offset:
+            self.take()
+        else:
+            self.position = records[-1].offset + 1
+        return records

@@ -1,0 +1,40 @@
+"""What a client's gRPC calls raise: never gRPC's own errors, and no cancellation of its making."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TypeVar
+
+import grpc.aio
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.rpc.status import from_status
+
+_Answer = TypeVar("_Answer")
+
+
+async def answered(call: Awaitable[_Answer], address: str) -> _Answer:
+    """The answer of a call to an address. Raises `UnreachableError` and `TidelogError`."""
+    try:
+        return await call
+    except grpc.aio.AioRpcError as error:
+        raise from_status(error, address) from error
+    except asyncio.CancelledError:
+        if is_own_cancellation():
+            raise
+        raise channel_closed(address) from None
+
+
+def is_own_cancellation() -> bool:
+    """Whether the current task is being cancelled. gRPC raises CancelledError as well where the
+    channel is closed under a call: to a caller that nobody cancelled."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def channel_closed(address: str) -> TidelogError:
+    return TidelogError(
+        ErrorCode.CLIENT_CLOSED,
+        f"the client's connection to {address} is closed; make a new client",
+    )

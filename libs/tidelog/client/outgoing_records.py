@@ -1,0 +1,273 @@
+"""A producer's records from `send` to their outcome: which partition each goes to, in which batch
+it gathers, and who is informed of what became of it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from tidelog.client.accumulator import Accumulator
+from tidelog.client.buffer_budget import BufferBudget
+from tidelog.client.cluster_metadata import ClusterMetadata
+from tidelog.client.delivery import BatchReport, Delivery, Outcome, mark_seen, settle
+from tidelog.client.metadata_cache import KnownTopic
+from tidelog.client.open_batches import OpenBatch, OpenBatches
+from tidelog.client.partitioner import (
+    StickyPartitioner,
+    partition_for_key,
+    usable_partitions,
+)
+from tidelog.client.shipment import Shipment
+from tidelog.errors import FINAL_ANSWERS, TidelogError
+from tidelog.model import Codec, TopicPartition
+from tidelog.record_batch import EncodedRecords, Headers
+from tidelog.rpc.trace_context import captured
+
+
+class _Pending(NamedTuple):
+    """Of one sealed batch. `report` is the caller's, who may cancel it; `settled` is done once the
+    batch has an outcome, and no caller sees it."""
+
+    report: asyncio.Future[BatchReport]
+    settled: asyncio.Future[None]
+
+
+class _Moved(NamedTuple):
+    """`others`: the records that could not be sent to another partition, if there are any."""
+
+    others: Shipment | None
+
+
+class OutgoingRecords:
+    """`budget`: each batch gives back its bytes when it has an outcome; the caller takes them
+    before. `wake`: called when something can be sent that could not before."""
+
+    def __init__(
+        self,
+        accumulator: Accumulator,
+        metadata: ClusterMetadata,
+        budget: BufferBudget,
+        rng: random.Random,
+        *,
+        codec: Codec,
+        batch_bytes: int,
+        linger_ms: int,
+        on_delivery: Callable[[BatchReport], None] | None,
+        wake: Callable[[], None],
+    ) -> None:
+        self._accumulator = accumulator
+        self._metadata = metadata
+        self._budget = budget
+        self._codec = codec
+        self._open = OpenBatches(batch_bytes, linger_ms)
+        self._sticky = StickyPartitioner(rng)
+        self._on_delivery = on_delivery
+        self._wake = wake
+        # One for each sealed batch without an outcome.
+        self._unsettled: set[asyncio.Future[None]] = set()
+
+    def add(
+        self,
+        topic: str,
+        known: KnownTopic,
+        asked: int | None,
+        now_ms: int,
+        size: int,
+        *,
+        deadline_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        timestamp_ms: int,
+        waiter: asyncio.Future[Delivery],
+    ) -> bool:
+        """Puts a record into the open batch of its partition (`asked`, where it is not None).
+        Returns whether that has filled the batch."""
+        to = TopicPartition(topic, self._choose(topic, known, key, asked, now_ms))
+        if self._open.would_fill(to, size, len(headers)):
+            self.seal_open(to)
+            to = TopicPartition(topic, self._choose(topic, known, key, asked, now_ms))
+            if self._open.would_fill(to, size, len(headers)):
+                self.seal_open(to)
+        full = self._open.add(
+            to,
+            now_ms,
+            size,
+            deadline_ms=deadline_ms,
+            key=key,
+            value=value,
+            headers=headers,
+            timestamp_ms=timestamp_ms,
+            waiter=waiter,
+            movable=key is None and asked is None,
+        )
+        if full:
+            self.seal_open(to)
+        elif self._open.count(to) == 1 and self._open.last_is_next(now_ms):
+            self._wake()
+        return full
+
+    def add_batch(
+        self,
+        topic: str,
+        known: KnownTopic,
+        chosen: int | None,
+        encoded: EncodedRecords,
+        size: int,
+        deadline_ms: int,
+    ) -> asyncio.Future[BatchReport]:
+        """A whole batch, behind what its partition has gathered. `chosen`: None where it may go
+        to any partition."""
+        shipment = Shipment(encoded, size, deadline_ms, trace_context=captured())
+        to = chosen
+        if to is None:
+            shipment = shipment._replace(movable=range(encoded.record_count))
+            known = self._metadata.cached_topic(topic) or known
+            to = self._sticky.move(topic, usable_partitions(known))
+        where = TopicPartition(topic, to)
+        self.seal_open(where)
+        return self._seal(where, shipment)
+
+    def seal_due(self, now_ms: int) -> int | None:
+        """Seals what has lingered and is to go. Returns when to ask again at the latest."""
+        while True:
+            gathers_until = self._accumulator.gathers_until(now_ms, self._metadata.leader)
+            due, next_ms = self._open.take_due(now_ms, gathers_until)
+            if not due:
+                return next_ms
+            # With what is sealed now, others of the same leader may go.
+            for batch in due:
+                self._seal_batch(batch)
+
+    def open_partitions(self) -> list[TopicPartition]:
+        return self._open.partitions()
+
+    def seal_open(self, partition: TopicPartition) -> None:
+        batch = self._open.take(partition)
+        if batch is not None:
+            self._seal_batch(batch)
+
+    def fail_open(self, partition: TopicPartition, error: TidelogError) -> None:
+        """Reports what gathers for a partition as failed."""
+        batch = self._open.take(partition)
+        if batch is not None:
+            self._budget.give_back(batch.size_bytes)
+            self._report(None, partition, len(batch.values), batch.waiters, (), error)
+
+    def forget_gone(self) -> None:
+        """Keeps no partition chosen for topics that metadata has forgotten."""
+        self._sticky.forget_gone(self._metadata.cached_topic)
+
+    def unsettled(self) -> set[asyncio.Future[None]]:
+        """A future for each sealed batch, which is done when the batch has an outcome."""
+        return set(self._unsettled)
+
+    def _choose(
+        self, topic: str, known: KnownTopic, key: bytes | None, asked: int | None, now_ms: int
+    ) -> int:
+        if asked is not None:
+            return asked
+        if key is not None:
+            return partition_for_key(key, known.partitions)
+        current = self._sticky.current(topic)
+        if (
+            current is None
+            or current >= known.partitions
+            # Its leader may be slower than others.
+            or self._open.has_lingered(TopicPartition(topic, current), now_ms)
+        ):
+            return self._sticky.move(topic, usable_partitions(known))
+        return current
+
+    def _seal_batch(self, batch: OpenBatch) -> None:
+        topic, partition = batch.partition
+        if self._sticky.current(topic) == partition:
+            known = self._metadata.cached_topic(topic)
+            if known is not None:
+                self._sticky.move(topic, usable_partitions(known))
+        self._seal(
+            batch.partition,
+            Shipment(
+                batch.encode(self._codec),
+                batch.size_bytes,
+                batch.deadline_ms,
+                batch.waiters,
+                batch.timestamps_ms,
+                batch.movable,
+                batch.trace_context,
+            ),
+        )
+
+    def _seal(self, partition: TopicPartition, shipment: Shipment) -> asyncio.Future[BatchReport]:
+        loop = asyncio.get_running_loop()
+        pending = _Pending(loop.create_future(), loop.create_future())
+        self._unsettled.add(pending.settled)
+        self._ship(partition, shipment, pending)
+        return pending.report
+
+    def _ship(self, partition: TopicPartition, shipment: Shipment, pending: _Pending) -> None:
+        self._accumulator.seal(
+            partition,
+            shipment.encoded,
+            deadline_ms=shipment.deadline_ms,
+            on_settled=partial(self._settled, partition, shipment, pending),
+            trace_context=shipment.trace_context,
+        )
+        self._wake()
+
+    def _settled(
+        self, partition: TopicPartition, shipment: Shipment, pending: _Pending, outcome: Outcome
+    ) -> None:
+        report: asyncio.Future[BatchReport] | None = pending.report
+        moved = self._moved(partition, shipment, pending, outcome)
+        if moved is not None:
+            if moved.others is None:
+                return
+            # The report goes with the records that were moved.
+            shipment, report = moved.others, None
+        else:
+            self._unsettled.discard(pending.settled)
+            pending.settled.set_result(None)
+        self._budget.give_back(shipment.size_bytes)
+        self._report(
+            report,
+            partition,
+            shipment.encoded.record_count,
+            shipment.waiters,
+            shipment.timestamps_ms,
+            outcome,
+        )
+
+    def _moved(
+        self, partition: TopicPartition, shipment: Shipment, pending: _Pending, outcome: Outcome
+    ) -> _Moved | None:
+        """Sends what may go to any partition to another one, where its own is gone."""
+        gone = isinstance(outcome, TidelogError) and outcome.code in FINAL_ANSWERS
+        known = self._metadata.cached_topic(partition.topic) if gone else None
+        if known is None or not shipment.movable:
+            return None
+        movable, others = shipment.split()
+        to = self._sticky.move(partition.topic, usable_partitions(known))
+        self._ship(TopicPartition(partition.topic, to), movable, pending)
+        return _Moved(others)
+
+    def _report(
+        self,
+        report: asyncio.Future[BatchReport] | None,
+        partition: TopicPartition,
+        count: int,
+        waiters: Sequence[asyncio.Future[Delivery]],
+        timestamps_ms: Sequence[int],
+        outcome: Outcome,
+    ) -> None:
+        made = settle(report, waiters, timestamps_ms, partition, count, outcome)
+        if self._on_delivery is None:
+            return
+        # What it raises is the event loop's to report, and stops nothing here.
+        asyncio.get_running_loop().call_soon(self._on_delivery, made)
+        for told in (report, *waiters):
+            if told is not None:
+                mark_seen(told)

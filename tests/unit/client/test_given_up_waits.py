@@ -1,0 +1,217 @@
+"""A caller that stops waiting changes nothing about what is delivered, and every record is
+delivered or reported within its delivery timeout, which begins with `send`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tidelog.client import BatchReport, Producer
+from tidelog.errors import ClientClosedError, RequestTimedOutError
+from unit.client.idempotent_world import World, milliseconds, story, warm
+from unit.metadata.virtual_time import virtual_clock
+
+
+async def give_up(wait: Any, ms: int = 0) -> None:
+    """Waits for so long, and then not any more."""
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(ms / 1000):
+            await wait
+
+
+@story
+async def test_flush_delivers_what_the_waits_for_send_many_were_given_up_for(world: World) -> None:
+    producer = world.producer()
+    await warm(producer)
+    delivery = await producer.send_many("sea", [b"a", b"b"])
+    await give_up(delivery)
+    await producer.flush()
+    assert world.sea.values() == [b"a", b"b"]
+    assert [report.record_count for report in await delivery] == [1, 1]
+    await producer.close()
+
+
+@story
+async def test_close_delivers_what_the_waits_for_send_were_given_up_for(world: World) -> None:
+    async with world.producer(batch_bytes=1000, linger_ms=50) as producer:
+        deliveries = [await producer.send("sea", b"%d" % n) for n in range(4)]
+        for delivery in deliveries[:2]:
+            delivery.cancel()
+        for delivery in deliveries[2:]:
+            await give_up(delivery)
+    assert world.sea.values() == [b"0", b"1", b"2", b"3"]
+
+
+@story
+async def test_futures_of_a_delivery_that_are_cancelled_are_not_those_that_flush_waits_for(
+    world: World,
+) -> None:
+    producer = world.producer()
+    delivery = await producer.send_many("sea", [b"a", b"b"])
+    for batch in delivery.batches:
+        assert isinstance(batch, asyncio.Future)
+        batch.cancel()
+    await producer.flush()
+    assert world.sea.values() == [b"a", b"b"]
+    assert producer.free_bytes == 32 << 20
+    await producer.close()
+
+
+@story
+async def test_a_flush_that_is_cancelled_changes_nothing(world: World) -> None:
+    producer = world.producer(batch_bytes=1000, linger_ms=1000)
+    await producer.send("sea", b"a")
+    await give_up(producer.flush())
+    await producer.flush()
+    assert world.sea.values() == [b"a"]
+    await producer.close()
+
+
+@story
+async def test_a_send_that_is_cancelled_under_back_pressure_has_sent_nothing(world: World) -> None:
+    producer = world.producer(buffer_bytes=100)
+    await warm(producer)
+    sends = [asyncio.create_task(producer.send("sea", bytes([n]) * 90)) for n in range(20)]
+    await milliseconds(2)
+    for send in sends[::2]:
+        send.cancel()
+    outcomes = await asyncio.gather(*sends, return_exceptions=True)
+    await producer.flush()
+    sent = [n for n, outcome in enumerate(outcomes) if isinstance(outcome, asyncio.Future)]
+    assert len(sent) >= 10
+    assert world.sea.values() == [bytes([n]) * 90 for n in sent]
+    assert producer.free_bytes == 100
+    await producer.close()
+
+
+@story
+async def test_a_send_that_is_cancelled_where_it_fills_a_batch_has_sent_nothing(
+    world: World,
+) -> None:
+    producer = world.producer()
+    await warm(producer)
+    # Fills a batch, so that the next one lets others run first.
+    await producer.send("sea", b"a")
+    await give_up(producer.send("sea", b"b"))
+    await producer.flush()
+    assert world.sea.values() == [b"a"]
+    await producer.close()
+
+
+@story
+async def test_a_close_that_is_cancelled_goes_on_and_a_later_one_waits_for_its_end(
+    world: World,
+) -> None:
+    producer = world.producer()
+    await warm(producer)
+    delivery = await producer.send("sea", b"a")
+    await give_up(producer.close())
+    await producer.close()
+    assert (await delivery).offset == 0
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@story
+async def test_a_close_without_flush_ends_one_that_flushes(world: World) -> None:
+    reports: list[BatchReport] = []
+    producer = world.producer(on_delivery=reports.append)
+    await warm(producer)
+    world.broker.gate.clear()
+    delivery = await producer.send("sea", b"a")
+    closing = asyncio.create_task(producer.close())
+    await milliseconds(500)
+    assert not closing.done()
+    begun_ms = virtual_clock().monotonic_ms()
+    await producer.close(flush=False)
+    await closing
+    assert virtual_clock().monotonic_ms() - begun_ms < 1000
+    with pytest.raises(ClientClosedError, match="not known") as closed:
+        await delivery
+    # It was on its way.
+    assert closed.value.outcome_unknown
+    await asyncio.sleep(0)
+    assert [report.error for report in reports] == [None, closed.value]
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@story
+async def test_records_that_were_never_sent_are_reported_as_such_by_close(world: World) -> None:
+    producer = world.producer(batch_bytes=1000, linger_ms=10_000)
+    await warm(producer)
+    delivery = await producer.send("sea", b"a")
+    await producer.close(flush=False)
+    with pytest.raises(ClientClosedError) as closed:
+        await delivery
+    assert not closed.value.outcome_unknown
+    assert producer.free_bytes == 32 << 20
+
+
+async def reported_after_ms(producer: Producer) -> int:
+    """How long after `send` its error comes, with certainty that nothing was written."""
+    begun_ms = virtual_clock().monotonic_ms()
+    with pytest.raises(RequestTimedOutError, match="delivery_timeout_ms"):
+        await (await producer.send("sea", b"a"))
+    return virtual_clock().monotonic_ms() - begun_ms
+
+
+@story
+async def test_the_delivery_timeout_counts_the_time_in_an_open_batch(world: World) -> None:
+    world.sea.leader = -1
+    async with world.producer(
+        batch_bytes=1000, linger_ms=2_000, delivery_timeout_ms=3_000
+    ) as producer:
+        assert 3_000 <= await reported_after_ms(producer) <= 3_200
+
+
+@story
+async def test_the_delivery_timeout_counts_the_wait_for_metadata(world: World) -> None:
+    for broker in world.cluster.brokers.values():
+        broker.alive = False
+    async with world.producer(delivery_timeout_ms=3_000) as producer:
+        assert 3_000 <= await reported_after_ms(producer) <= 3_200
+
+
+@story
+async def test_the_delivery_timeout_counts_the_wait_for_room(world: World) -> None:
+    world.broker.gate.clear()
+    async with world.producer(buffer_bytes=10, delivery_timeout_ms=3_000) as producer:
+        first = await producer.send("sea", b"123456789")
+        # Room is only made by the end of the first, at nearly the same time.
+        await milliseconds(100)
+        begun_ms = virtual_clock().monotonic_ms()
+        with pytest.raises(RequestTimedOutError):
+            await (await producer.send("sea", b"987654321"))
+        assert virtual_clock().monotonic_ms() - begun_ms <= 3_200
+        with pytest.raises(RequestTimedOutError):
+            await first
+        world.broker.gate.set()
+
+
+@story
+async def test_the_delivery_timeout_ends_a_request_without_an_answer(world: World) -> None:
+    async with world.producer(delivery_timeout_ms=3_000) as producer:
+        await warm(producer)
+        world.broker.gate.clear()
+        begun_ms = virtual_clock().monotonic_ms()
+        with pytest.raises(RequestTimedOutError) as late:
+            await (await producer.send("sea", b"a"))
+        assert 3_000 <= virtual_clock().monotonic_ms() - begun_ms <= 3_200
+        assert late.value.outcome_unknown
+        world.broker.gate.set()
+
+
+@story
+async def test_what_on_delivery_raises_stops_nothing(world: World) -> None:
+    raised: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, told: raised.append(told))
+
+    def fails(report: BatchReport) -> None:
+        raise RuntimeError(report.record_count)
+
+    async with world.producer(on_delivery=fails) as producer:
+        for n in range(3):
+            await (await producer.send("sea", b"%d" % n))
+    assert world.sea.values() == [b"0", b"1", b"2"]
+    assert len(raised) == 3
