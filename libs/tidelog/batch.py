@@ -109,6 +109,16 @@ def stamp(batch: Batch, *, base_offset: int, leader_epoch: int, append_time_ms: 
     )
 
 
+def retimed(batch: Batch, timestamp_ms: int) -> Batch:
+    """The batch with one timestamp for all of its records, which must have no deltas of their own
+    (`record_batch.without_deltas`)."""
+    header = batch.header._replace(base_timestamp_ms=timestamp_ms, max_timestamp_ms=timestamp_ms)
+    return Batch(
+        header._replace(crc32c=producer_crc32c(header, batch.records)),
+        batch.records,
+    )
+
+
 def is_intact(batch: Batch) -> bool:
     """Whether both checksums hold, as they must for a batch that a leader stored."""
     header = batch.header

@@ -36,11 +36,12 @@ _MAX_ENTRY_BYTES = 10
 
 _Pb = record_batch_pb2.RecordBatch
 _KEYS, _VALUES = _Pb.KEYS_FIELD_NUMBER, _Pb.VALUES_FIELD_NUMBER
+TIMESTAMP_DELTAS = _Pb.TIMESTAMP_DELTAS_MS_FIELD_NUMBER
 _HEADER_TAG = _Pb.HEADERS_FIELD_NUMBER << 3 | BYTES
 _COLUMNS = {
     _Pb.KEY_LENGTHS_FIELD_NUMBER: "key_lengths",
     _Pb.VALUE_LENGTHS_FIELD_NUMBER: "value_lengths",
-    _Pb.TIMESTAMP_DELTAS_MS_FIELD_NUMBER: "timestamp_deltas_ms",
+    TIMESTAMP_DELTAS: "timestamp_deltas_ms",
 }
 
 
@@ -136,6 +137,17 @@ def check_column_sizes(layout: Layout, record_count: int) -> None:
                 f"{name} takes {size} bytes but record_count is {record_count}; there is one entry "
                 "for each record"
             )
+
+
+def field_spans(plain: bytes, number: int) -> list[Span]:
+    """Where the fields of one number lie, with their tags, of a message whose layout was found."""
+    spans: list[Span] = []
+    position = 0
+    for field in walk_fields(plain):
+        if field.number == number:
+            spans.append(Span(position, field.end))
+        position = field.end
+    return spans
 
 
 def parse_columns(

@@ -40,6 +40,7 @@ class ErrorCode(enum.IntEnum):
     DUPLICATE_SEQUENCE = 34
     FENCED_PRODUCER_EPOCH = 35
     UNKNOWN_PRODUCER_ID = 36
+    INVALID_TIMESTAMP = 37
     STORAGE_ERROR = 40
     INVALID_TOPIC_NAME = 50
     TOPIC_ALREADY_EXISTS = 51
@@ -241,6 +242,10 @@ class FencedProducerError(TidelogError, code=ErrorCode.FENCED_PRODUCER_EPOCH):
 
 class UnknownProducerError(TidelogError, code=ErrorCode.UNKNOWN_PRODUCER_ID):
     """The leader does not know the producer id."""
+
+
+class InvalidTimestampError(TidelogError, code=ErrorCode.INVALID_TIMESTAMP):
+    """A timestamp lies too far ahead of the leader's clock."""
 
 
 class StorageError(TidelogError, code=ErrorCode.STORAGE_ERROR):

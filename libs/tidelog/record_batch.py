@@ -191,6 +191,25 @@ def decode_timestamps(
     return [base_ms + delta for delta in deltas]
 
 
+def without_deltas(
+    batch: Batch, *, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
+) -> Batch:
+    """The batch with its first record's timestamp for all; compressed again where its records had
+    others. The header's CRC is no longer right: `batch.retimed` makes it so. Raises as `decode`
+    does."""
+    plain = decompressed(batch, max_decompressed_bytes)
+    layout = batch_layout.find_layout(plain)
+    pieces = batch_layout.field_spans(plain, batch_layout.TIMESTAMP_DELTAS)
+    if not layout.columns.get(batch_layout.TIMESTAMP_DELTAS):
+        return batch
+    parts, position = [], 0
+    for start, end in pieces:
+        parts.append(plain[position:start])
+        position = end
+    parts.append(plain[position:])
+    return Batch(batch.header, compress(codec_of(batch.header.codec), b"".join(parts)))
+
+
 class _Repeated(Sequence[int]):
     """One number, as often as there are records, in the space of one."""
 

@@ -60,11 +60,24 @@ class TopicConfig(BaseModel):
     )
     retention_ms: _LimitOrUnlimited = Field(
         default=7 * 24 * 3_600_000,
-        description="Segments whose youngest record is older are deleted; -1: never.",
+        description="Segments are deleted once neither a timestamp nor an append time in them is "
+        "younger; -1: never.",
     )
     retention_bytes: _LimitOrUnlimited = Field(
         default=UNLIMITED,
-        description="Oldest segments beyond this size of a partition are deleted; -1: never.",
+        description="Oldest segments beyond this size of a partition are deleted; a segment is "
+        "rolled at this size at the latest; -1: never.",
+    )
+
+    timestamp_type: Literal["create", "append"] = Field(
+        default="create",
+        description="What a record's timestamp is: create: what its producer gave it; append: when "
+        "its leader appended it.",
+    )
+    timestamp_max_ahead_ms: _LimitOrUnlimited = Field(
+        default=3_600_000,
+        description="A batch with a timestamp further ahead of the leader's clock is rejected; -1: "
+        "none is.",
     )
 
     durability: Literal["replicated", "synced"] = Field(

@@ -91,6 +91,7 @@ def observed(observer: Observer, changed: dict[Partition, None]) -> Iterator[Non
             patched(Log, "truncate_to", lambda cut: _cutting(cut, observer)),
             patched(Log, "reset_to", lambda reset: _resetting(reset, observer)),
             patched(Log, "delete_old_segments", lambda delete: _deleting(delete, observer)),
+            patched(Log, "delete_below", lambda delete: _deleting_below(delete, observer)),
             patched(Log, "finish_flush", lambda finish: _syncing(finish, observer)),
             patched(LogDirectory, "_move_away", lambda move: _moving(move, observer)),
             patched(ReplicaManager, "leader_and_isr", lambda take: _obeying(take, observer)),
@@ -163,13 +164,23 @@ def _resetting(original: Callable[..., None], observer: Observer) -> Callable[..
 
 
 def _deleting(original: Callable[..., int], observer: Observer) -> Callable[..., int]:
-    def delete_old_segments(log: Log, now_ms: int, up_to: int) -> int:
+    def delete_old_segments(log: Log, now_ms: int | None, up_to: int) -> int:
         count = original(log, now_ms, up_to)
         if count:
             observer.log_start_moved(log)
         return count
 
     return delete_old_segments
+
+
+def _deleting_below(original: Callable[..., int], observer: Observer) -> Callable[..., int]:
+    def delete_below(log: Log, offset: int) -> int:
+        count = original(log, offset)
+        if count:
+            observer.log_start_moved(log)
+        return count
+
+    return delete_below
 
 
 def _syncing(original: Callable[..., None], observer: Observer) -> Callable[..., None]:

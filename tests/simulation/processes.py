@@ -313,6 +313,7 @@ class BrokerProcess(Service):
                 record_batch.check, max_decompressed_bytes=MAX_DECOMPRESSED_BATCH_BYTES
             ),
             timestamps_of=timestamps_of,
+            without_deltas=record_batch.without_deltas,
             state_changes=StateChangeLog(self.host, world.loop),
         )
 

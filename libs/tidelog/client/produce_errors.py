@@ -7,7 +7,9 @@ from tidelog.errors import OUTCOME_UNKNOWN, ErrorCode, TidelogError
 from tidelog.model import TopicPartition
 
 # One batch of a group is at fault, and nothing was appended: the others may pass alone.
-FAULT_OF_ONE = frozenset({ErrorCode.BATCH_TOO_LARGE, ErrorCode.INVALID_BATCH})
+FAULT_OF_ONE = frozenset(
+    {ErrorCode.BATCH_TOO_LARGE, ErrorCode.INVALID_BATCH, ErrorCode.INVALID_TIMESTAMP}
+)
 # After these a batch may be in the log. A fault inside the broker may have come after the
 # append.
 MAYBE_APPENDED = OUTCOME_UNKNOWN | {ErrorCode.INTERNAL}

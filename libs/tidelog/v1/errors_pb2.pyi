@@ -84,6 +84,10 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     not its first: its batches are older than producer_id_expiration_ms, or an unclean
     election has lost them. Nothing was appended.
     """
+    ERROR_CODE_INVALID_TIMESTAMP: _ErrorCode.ValueType  # 37
+    """Not retriable. A batch has a timestamp that lies further ahead of the leader's clock than the
+    topic's timestamp_max_ahead_ms allows; nothing was appended.
+    """
     ERROR_CODE_STORAGE_ERROR: _ErrorCode.ValueType  # 40
     """Retriable. The disk refused: full, failing or gone. Nothing was appended."""
     ERROR_CODE_INVALID_TOPIC_NAME: _ErrorCode.ValueType  # 50
@@ -211,6 +215,10 @@ ERROR_CODE_UNKNOWN_PRODUCER_ID: ErrorCode.ValueType  # 36
 """Not retriable. The partition knows nothing of the producer id, and the sequence is
 not its first: its batches are older than producer_id_expiration_ms, or an unclean
 election has lost them. Nothing was appended.
+"""
+ERROR_CODE_INVALID_TIMESTAMP: ErrorCode.ValueType  # 37
+"""Not retriable. A batch has a timestamp that lies further ahead of the leader's clock than the
+topic's timestamp_max_ahead_ms allows; nothing was appended.
 """
 ERROR_CODE_STORAGE_ERROR: ErrorCode.ValueType  # 40
 """Retriable. The disk refused: full, failing or gone. Nothing was appended."""

@@ -78,6 +78,9 @@ MEANINGS: Mapping[ErrorCode, Meaning] = {
     ErrorCode.DUPLICATE_SEQUENCE: _conflict("The records are in the log already."),
     ErrorCode.FENCED_PRODUCER_EPOCH: _conflict("Send it again: the gateway takes a new epoch."),
     ErrorCode.UNKNOWN_PRODUCER_ID: _conflict("Send it again: the gateway takes a new id."),
+    ErrorCode.INVALID_TIMESTAMP: _invalid(
+        "Send milliseconds since 1970 (UTC), or raise the topic's timestamp_max_ahead_ms."
+    ),
     ErrorCode.STORAGE_ERROR: unavailable("Look at the disk of the broker that is named."),
     ErrorCode.INVALID_TOPIC_NAME: _invalid("Choose a name as the message describes."),
     ErrorCode.TOPIC_ALREADY_EXISTS: _conflict(

@@ -169,6 +169,7 @@ def new_broker(config: BrokerConfig) -> Parts:
             record_batch.check, max_decompressed_bytes=MAX_DECOMPRESSED_BATCH_BYTES
         ),
         timestamps_of=timestamps_of,
+        without_deltas=record_batch.without_deltas,
         state_changes=state_changes,
         look_at_disk=partial(disk_use, config.data_dir),
     )

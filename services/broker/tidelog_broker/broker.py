@@ -51,7 +51,7 @@ from tidelog_broker.replication.move_throttle import MoveThrottle
 from tidelog_broker.replication.replica_fetcher import FetchLimits
 from tidelog_broker.replication.transport import Controllers, Peers
 from tidelog_broker.replication.unreachable_leaders import LeaderReports, reported_after_ms
-from tidelog_broker.requests.batch_checks import BatchChecks, CheckBatch
+from tidelog_broker.requests.batch_checks import BatchChecks, CheckBatch, WithoutDeltas
 from tidelog_broker.requests.consumer_fetch import ConsumerFetch
 from tidelog_broker.requests.describe_producers import DescribeProducers
 from tidelog_broker.requests.list_offsets import ListOffsets, TimestampsOf
@@ -99,6 +99,7 @@ class _Listener:
         self.sync_needed = log_syncer.note
         self.log_grew = purgatory.log_grew
         self.high_watermark_moved = purgatory.high_watermark_moved
+        self.log_start_moved = purgatory.log_start_moved
         self.isr_needs_judging = isr_updates.judge_soon
         self.leadership_ended = purgatory.leadership_ended
         self.followers_forgotten = purgatory.followers_forgotten
@@ -119,6 +120,7 @@ class Broker:
         run_blocking: RunBlocking,
         check_batch: CheckBatch,
         timestamps_of: TimestampsOf,
+        without_deltas: WithoutDeltas,
         state_changes: StateChangeLog,
         look_at_disk: LookAtDisk = lambda: UNKNOWN_DISK,
     ) -> None:
@@ -165,9 +167,8 @@ class Broker:
             state_changes,
         )
         self._cold_reads = ColdReads(disk, run_blocking)
-        self.produce = Produce(
-            self.manager, self._purgatory, clock, BatchChecks(check_batch, run_blocking)
-        )
+        checks = BatchChecks(check_batch, without_deltas, run_blocking)
+        self.produce = Produce(self.manager, self._purgatory, clock, checks)
         self.consumer_fetch = ConsumerFetch(self.manager, self._purgatory, clock, self._cold_reads)
         self.replica_fetch = ReplicaFetch(
             self.manager, self._purgatory, clock, self._move_throttle, self._cold_reads

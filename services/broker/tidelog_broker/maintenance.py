@@ -13,6 +13,7 @@ import structlog
 from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_broker.background import RunBlocking
 from tidelog_broker.log.errors import LogError
+from tidelog_broker.log.log import Log
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.producer_state import NOBODY, CrowdedOut
 from tidelog_broker.partition.replica_key import ReplicaKey
@@ -255,10 +256,12 @@ class Maintenance:
             if log is None or log.closed or log.failed is not None:
                 continue
             try:
-                deleted = log.delete_old_segments(self._clock.wall_ms(), partition.high_watermark)
+                deleted = self._delete_old(log, partition)
             except LogError as error:
                 self._manager.replica_failed(partition, error)
                 continue
+            if deleted and partition.leading is not None:
+                partition.log_start_moved()
             if deleted:
                 _log.info(
                     "segments_deleted",
@@ -266,6 +269,13 @@ class Maintenance:
                     segments=deleted,
                     log_start_offset=log.log_start_offset,
                 )
+
+    def _delete_old(self, log: Log, partition: Partition) -> int:
+        """The leader decides what is too old or too much; its followers delete what it has deleted,
+        so that all replicas agree, and no other clock than the leader's counts."""
+        if partition.leading is not None:
+            return log.delete_old_segments(self._clock.wall_ms(), partition.high_watermark)
+        return log.delete_below(min(partition.leader_log_start, partition.high_watermark))
 
 
 def _not_written(error: OSError) -> bool:

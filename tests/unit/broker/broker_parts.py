@@ -138,6 +138,7 @@ class Listener:
     def __init__(self, purgatory: Purgatory) -> None:
         self.log_grew = purgatory.log_grew
         self.high_watermark_moved = purgatory.high_watermark_moved
+        self.log_start_moved = purgatory.log_start_moved
         self.leadership_ended = purgatory.leadership_ended
         self.followers_forgotten = purgatory.followers_forgotten
         self.to_judge: list[Partition] = []

@@ -74,6 +74,7 @@ class Process:
             run_blocking=in_place,
             check_batch=lambda _: None,
             timestamps_of=lambda _: [],
+            without_deltas=lambda batch: batch,
             state_changes=StateChangeLog(f"broker-{broker_id}", virtual_clock()),
         )
 

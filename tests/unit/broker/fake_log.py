@@ -188,6 +188,9 @@ class Notes:
     def high_watermark_moved(self, partition: Partition) -> None:
         self.said.append(f"committed {partition.high_watermark}")
 
+    def log_start_moved(self, partition: Partition) -> None:
+        self.said.append(f"log starts at {partition.log.log_start_offset}")
+
     def leadership_ended(self, partition: Partition) -> None:  # noqa: ARG002
         self.said.append("leadership ended")
 

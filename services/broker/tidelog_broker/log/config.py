@@ -20,6 +20,7 @@ class LogConfig:
     segment_ms: int = 7 * 24 * 3_600_000
     retention_ms: int = 7 * 24 * 3_600_000
     retention_bytes: int = UNLIMITED
+    timestamp_max_ahead_ms: int = 3_600_000
     index_interval_bytes: int = INDEX_INTERVAL_BYTES
 
     @classmethod
@@ -29,4 +30,5 @@ class LogConfig:
             segment_ms=topic.segment_ms,
             retention_ms=topic.retention_ms,
             retention_bytes=topic.retention_bytes,
+            timestamp_max_ahead_ms=topic.timestamp_max_ahead_ms,
         )

@@ -365,21 +365,45 @@ class Log:
         path = self.directory / LOG_START_NAME
         write_checked(self._disk, path, LOG_START_KIND, offset, sync=True)
 
-    def delete_old_segments(self, now_ms: int, up_to: int) -> int:
+    def delete_old_segments(self, now_ms: int | None, up_to: int) -> int:
         """Deletes what retention no longer asks for, wholly below the offset `up_to`;
-        returns how many segments. Rolls the active one where it is old."""
+        returns how many segments. Rolls the active one where it is old. `now_ms` None: the clock
+        is in doubt, and nothing is deleted for its age."""
         self._check_usable()
         try:
             self._roll_if_old(now_ms, up_to)
+            sealed = list(self._segments.sealed)
             count = expired_segments(
-                [segment.summary for segment in self._segments.sealed],
-                self._segments.active.size,
+                [segment.summary for segment in sealed],
+                self._segments.active.summary,
                 config=self._config,
                 now_ms=now_ms,
                 up_to=up_to,
+                last_append_ms=lambda index: sealed[index].last_append_time_ms(),
             )
-            if count == 0:
-                return 0
+            self._delete_oldest(count)
+        except OSError as error:
+            raise LogStorageError.of(error, self.directory, "delete old segments in") from error
+        return count
+
+    def delete_below(self, offset: int) -> int:
+        """Deletes the segments wholly below an offset; returns how many. Rolls the active one
+        where it is among them."""
+        self._check_usable()
+        try:
+            active = self._segments.active.summary
+            if active.size > 0 and active.next_offset <= offset:
+                self._left = None
+                self._roll()
+            sealed = self._segments.sealed
+            count = sum(segment.next_offset <= offset for segment in sealed)
+            self._delete_oldest(count)
+        except OSError as error:
+            raise LogStorageError.of(error, self.directory, "delete old segments in") from error
+        return count
+
+    def _delete_oldest(self, count: int) -> None:
+        if count:
             self._left = None
             start = self._segments.sealed[count - 1].next_offset
             self.producers.begin_deletion(start)
@@ -389,16 +413,15 @@ class Log:
             self._progress.flushed_offset = max(self.flushed_offset, start)
             self._epochs.truncate_from_start(start)
             self._write_epochs()
-        except OSError as error:
-            raise LogStorageError.of(error, self.directory, "delete old segments in") from error
-        return count
 
-    def _roll_if_old(self, now_ms: int, up_to: int) -> None:
-        active = self._segments.active.summary
-        expired = active.size > 0 and is_expired(active, self._config, now_ms)
-        if is_roll_due(active, 0, self._config, now_ms) or (
-            expired and active.next_offset <= up_to
-        ):
+    def _roll_if_old(self, now_ms: int | None, up_to: int) -> None:
+        active = self._segments.active
+        expired = (
+            now_ms is not None
+            and active.next_offset <= up_to
+            and is_expired(active.summary, self._config, now_ms, active.last_append_time_ms)
+        )
+        if expired or is_roll_due(active.summary, 0, self._config, now_ms):
             self._left = None
             self._roll()
 

@@ -1,46 +1,92 @@
-"""Which segments a log no longer has to keep. Pure."""
+"""Which segments a log no longer has to keep. Pure.
+
+No single record decides how long its segment is kept. A segment is too old once neither a record's
+timestamp nor an append time in it is younger than `retention_ms`; times that lie ahead of this
+broker's clock, by more than the topic accepts, are evidence of nothing. So a timestamp in seconds
+(for milliseconds) deletes nothing early, one in microseconds keeps nothing, and neither does the
+clock of a broker that was wrong when it appended.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.indexes import SegmentSummary
 from tidelog_runtime.topic_config import UNLIMITED
 
+# With a lower retention_bytes a segment is not rolled earlier than this.
+MIN_ROLL_BYTES = 64 << 10
+
+# Append time of the last batch of the segment at that position; it may have to be read.
+LastAppendMs = Callable[[int], int]
+
 
 def expired_segments(
     sealed: Sequence[SegmentSummary],
-    active_bytes: int,
+    active: SegmentSummary,
     *,
     config: LogConfig,
-    now_ms: int,
+    now_ms: int | None,
     up_to: int,
+    last_append_ms: LastAppendMs,
 ) -> int:
-    """How many of the oldest segments may go: those wholly below the offset `up_to` whose
-    youngest record is too old, or without which the log is still too large."""
-    total = active_bytes + sum(summary.size for summary in sealed)
-    count = 0
-    for summary in sealed:
+    """How many of the oldest segments may go: those that end at or below the offset `up_to`, and
+    are too old, or without which the log is still too large. `now_ms` None: the clock is in doubt,
+    and nothing is too old."""
+    total = active.size + sum(summary.size for summary in sealed)
+    for count, summary in enumerate(sealed):
         if summary.next_offset > up_to:
-            break
+            return count
         total -= summary.size
-        too_large = config.retention_bytes != UNLIMITED and total >= config.retention_bytes
-        if not (too_large or is_expired(summary, config, now_ms)):
-            break
-        count += 1
-    return count
+        if config.retention_bytes != UNLIMITED and total >= config.retention_bytes:
+            continue
+        later = (*sealed[count + 1 :], active)
+        if now_ms is None or not is_expired(
+            summary, config, now_ms, partial(last_append_ms, count), later
+        ):
+            return count
+    return len(sealed)
 
 
-def is_expired(summary: SegmentSummary, config: LogConfig, now_ms: int) -> bool:
-    return (
-        config.retention_ms != UNLIMITED and now_ms - summary.max_timestamp_ms > config.retention_ms
-    )
+def is_expired(
+    summary: SegmentSummary,
+    config: LogConfig,
+    now_ms: int,
+    last_append_ms: Callable[[], int],
+    later: Sequence[SegmentSummary] = (),
+) -> bool:
+    """`later`: the segments that follow, which were appended after it."""
+    if config.retention_ms == UNLIMITED or summary.size == 0:
+        return False
+    latest_ms = now_ms + max(config.timestamp_max_ahead_ms, 0)
+    oldest_ms = now_ms - config.retention_ms
+    known = [
+        time_ms
+        for time_ms in (summary.max_timestamp_ms, summary.first_append_time_ms)
+        if time_ms <= latest_ms
+    ]
+    if known and max(known) >= oldest_ms:
+        return False
+    appended_ms = last_append_ms()
+    if appended_ms <= latest_ms:
+        return appended_ms < oldest_ms
+    # Appended by a clock that was ahead: it is at least as old as what follows it.
+    following = (s.first_append_time_ms for s in later if s.size > 0)
+    followed_ms = next((time_ms for time_ms in following if time_ms <= latest_ms), now_ms)
+    return followed_ms < oldest_ms
 
 
-def is_roll_due(active: SegmentSummary, added_bytes: int, config: LogConfig, now_ms: int) -> bool:
-    """An empty segment is never rolled."""
+def is_roll_due(
+    active: SegmentSummary, added_bytes: int, config: LogConfig, now_ms: int | None
+) -> bool:
+    """An empty segment is never rolled. One that is larger than all that the log is to keep is
+    rolled before `segment_bytes`, or it could not be deleted."""
+    most_bytes = config.segment_bytes
+    if config.retention_bytes != UNLIMITED:
+        most_bytes = min(most_bytes, max(config.retention_bytes, MIN_ROLL_BYTES))
     return active.size > 0 and (
-        active.size + added_bytes > config.segment_bytes
-        or now_ms - active.first_append_time_ms > config.segment_ms
+        active.size + added_bytes > most_bytes
+        or (now_ms is not None and now_ms - active.first_append_time_ms > config.segment_ms)
     )

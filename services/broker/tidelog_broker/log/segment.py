@@ -118,6 +118,7 @@ class Segment:
         self.summary = summary
         # None: it has to be looked for.
         self._last: LastBatch | None = None
+        self._last_append_ms: int | None = None
 
     @property
     def size(self) -> int:
@@ -157,6 +158,7 @@ class Segment:
         self.summary = summary
         if positions:
             self._last = LastBatch(positions[-1], header.broker_crc32c, header.crc32c)
+            self._last_append_ms = header.append_time_ms
         return positions
 
     def truncate(self, offset: int) -> None:
@@ -174,7 +176,7 @@ class Segment:
             summary = summarise(summary, info.header, info.size)
         # The batch that holds the offset, too, may have an entry.
         indexes.truncate(summary.next_offset)
-        self._last = None
+        self._last = self._last_append_ms = None
         file = self.open()
         file.truncate(summary.size)
         file.sync()
@@ -199,6 +201,19 @@ class Segment:
             assert info.header is not None
             last = LastBatch(info.position, info.header.broker_crc32c, info.header.crc32c)
         return last
+
+    def last_append_time_ms(self) -> int:
+        """Of its last batch, which may have to be read; NO_TIMESTAMP where it is empty."""
+        if self._last_append_ms is None:
+            last = self.last_batch()
+            if last is None:
+                return NO_TIMESTAMP
+            data = self.open().read_at(FRAME_HEADER_BYTES, last.position)
+            try:
+                self._last_append_ms = parse_frame(data, 0, None).header.append_time_ms
+            except FrameError as fault:
+                raise LogCorruptError(self.path, last.position, str(fault)) from None
+        return self._last_append_ms
 
     @property
     def has_no_entries(self) -> bool:

@@ -14,6 +14,9 @@ class ReplicaWatch(Protocol):
 
     def high_watermark_moved(self, partition: Partition) -> None: ...
 
+    def log_start_moved(self, partition: Partition) -> None:
+        """Followers delete what the leader has deleted."""
+
     def leadership_ended(self, partition: Partition) -> None: ...
 
     def followers_forgotten(self, partition: Partition) -> None:

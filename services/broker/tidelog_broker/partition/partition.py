@@ -275,6 +275,10 @@ class Partition(Replica):
             lacking.append((broker_id, self.log.bytes_from(max(end, self.log.log_start_offset))))
         return tuple(lacking)
 
+    def log_start_moved(self) -> None:
+        """By retention, where this replica leads."""
+        self._listener.log_start_moved(self)
+
     def has_news(self, position: FetchPosition, told_high_watermark: int) -> bool:
         """Whether an answer would say anything to a follower at this position: batches, a
         high watermark that it has not been told, or a refusal."""

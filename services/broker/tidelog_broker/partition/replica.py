@@ -42,6 +42,8 @@ class Replica(ABC):
         self.leading: Leading | None = None
         self.synced = False
         self.in_service = True
+        # As a leader has answered; what lies below, a follower need not keep either.
+        self.leader_log_start = 0
         # How far the log reached when it was found damaged, until the partition is led again.
         self.before_cut: LogExtent | None = None
         self._broker_id = broker_id
@@ -140,6 +142,7 @@ class Replica(ABC):
         if answer.batches:
             self.log.append(answer.batches)
             self._log_grew()
+        self.leader_log_start = max(self.leader_log_start, answer.log_start_offset)
         self.high_watermark = hw.followed(
             self.high_watermark,
             leader_high_watermark=answer.high_watermark,

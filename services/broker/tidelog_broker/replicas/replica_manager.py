@@ -72,10 +72,14 @@ class Followers(Protocol):
 
 
 class BatchLimits(NamedTuple):
-    """Of a topic: bytes as they travel, and records, of one batch."""
+    """Of a topic. `max_bytes`, `max_records`: of one batch, as it travels. `max_ahead_ms`: how far
+    a timestamp may lie ahead of the clock; UNLIMITED: however far. `append_time`: records get the
+    time of their append."""
 
     max_bytes: int
     max_records: int
+    max_ahead_ms: int
+    append_time: bool
 
 
 class ReplicaManager:
@@ -439,7 +443,12 @@ class ReplicaManager:
 
     def batch_limits(self, partition: Partition) -> BatchLimits:
         config = self._configs.of(partition.name)
-        return BatchLimits(config.max_batch_bytes, config.max_batch_records)
+        return BatchLimits(
+            config.max_batch_bytes,
+            config.max_batch_records,
+            config.timestamp_max_ahead_ms,
+            config.timestamp_type == "append",
+        )
 
     def fence_former_holder(self, producer_id: int, producer_epoch: int) -> None:
         """Raises FENCED_PRODUCER_EPOCH if the store is known to have given a newer epoch to

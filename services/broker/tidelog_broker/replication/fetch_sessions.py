@@ -104,6 +104,13 @@ class FetchSession:
         """Goes with the next answer, too."""
         self._note(partition)
 
+    def log_start_moved(self, partition: Partition) -> None:
+        """Goes with the next answer, too, which the follower has to be sent for it."""
+        told = self.partitions.get(partition.key)
+        if told is not None:
+            told.high_watermark = NO_OFFSET
+            self._note(partition)
+
     def followers_forgotten(self, partition: Partition) -> None:
         self.recount[partition.key] = None
 

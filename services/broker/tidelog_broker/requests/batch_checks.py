@@ -4,8 +4,9 @@ thread where it may take long, in the order in which the requests came."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import NamedTuple
 
 from tidelog.batch_slices import is_costly_to_open
 from tidelog.errors import TidelogError
@@ -21,59 +22,81 @@ CHEAP_REQUEST_BATCHES = 32
 # Each holds one decompressed batch at a time.
 CHECKS_AT_ONCE = 4
 
+# Gives all records of a batch its first record's timestamp.
+WithoutDeltas = Callable[[Batch], Batch]
+
 Batches = Mapping[TopicPartition, Sequence[Batch]]
-Errors = Mapping[TopicPartition, TidelogError]
+
+
+class Checked(NamedTuple):
+    """`errors`: of each partition that has a bad batch. `batches`: what is to be appended in place
+    of what was sent, where that differs."""
+
+    errors: dict[TopicPartition, TidelogError]
+    batches: dict[TopicPartition, Sequence[Batch]]
 
 
 class BatchChecks:
     """A request whose check is cheap does not overtake an earlier one of the same partition whose
     check is not: a producer's batches are appended in the order in which they came."""
 
-    def __init__(self, check: CheckBatch, run_blocking: RunBlocking) -> None:
+    def __init__(
+        self, check: CheckBatch, without_deltas: WithoutDeltas, run_blocking: RunBlocking
+    ) -> None:
         self._check = check
+        self._without_deltas = without_deltas
         self._run_blocking = run_blocking
         self._room = asyncio.Semaphore(CHECKS_AT_ONCE)
         # By partition, the last request that is being checked: set once it is appended.
         self._last: dict[TopicPartition, asyncio.Event] = {}
 
     @asynccontextmanager
-    async def checked(self, batches: Batches) -> AsyncIterator[Errors]:
-        """Enters when they are checked and it is their turn to be appended: with the error of each
-        partition that has a bad batch. Their turn ends with the block."""
+    async def checked(
+        self, batches: Batches, append_timed: Collection[TopicPartition] = ()
+    ) -> AsyncIterator[Checked]:
+        """Enters when they are checked and it is their turn to be appended; their turn ends with
+        the block. `append_timed`: partitions whose records get the time of their append."""
         before = [last for name in batches if (last := self._last.get(name)) is not None]
         costly = is_costly(batches.values())
         if not before and not costly:
-            yield self._check_all(batches)
+            yield self._check_all(batches, append_timed)
             return
         appended = asyncio.Event()
         for name in batches:
             self._last[name] = appended
         try:
-            errors = await self._check_in_thread(batches) if costly else self._check_all(batches)
+            if costly:
+                checked = await self._check_in_thread(batches, append_timed)
+            else:
+                checked = self._check_all(batches, append_timed)
             for last in before:
                 await last.wait()
-            yield errors
+            yield checked
         finally:
             appended.set()
             for name in batches:
                 if self._last.get(name) is appended:
                     del self._last[name]
 
-    async def _check_in_thread(self, batches: Batches) -> Errors:
-        found: dict[TopicPartition, TidelogError] = {}
+    async def _check_in_thread(
+        self, batches: Batches, append_timed: Collection[TopicPartition]
+    ) -> Checked:
+        found: list[Checked] = []
         async with self._room:
-            await self._run_blocking(lambda: found.update(self._check_all(batches)))
-        return found
+            await self._run_blocking(lambda: found.append(self._check_all(batches, append_timed)))
+        return found[0]
 
-    def _check_all(self, batches: Batches) -> Errors:
-        errors: dict[TopicPartition, TidelogError] = {}
+    def _check_all(self, batches: Batches, append_timed: Collection[TopicPartition]) -> Checked:
+        checked = Checked({}, {})
         for name, of_partition in batches.items():
             try:
                 for batch in of_partition:
                     self._check(batch)
+                if name in append_timed:
+                    checked.batches[name] = list(map(self._without_deltas, of_partition))
             except TidelogError as error:
-                errors[name] = error
-        return errors
+                checked.errors[name] = error
+        return checked
 
 
 def is_costly(batches: Iterable[Sequence[Batch]]) -> bool:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import structlog
 
+from tidelog.batch import retimed
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_OFFSET, Acks, Batch, TopicPartition
 from tidelog_broker.log.errors import LogError, LogFailedError
@@ -21,6 +22,7 @@ from tidelog_broker.requests.batch_checks import BatchChecks
 from tidelog_broker.requests.commit_wait import CommitWait, require_timeout, settled
 from tidelog_broker.requests.purgatory import Purgatory
 from tidelog_runtime.clock import Clock
+from tidelog_runtime.topic_config import UNLIMITED
 
 _log = structlog.get_logger()
 
@@ -60,9 +62,14 @@ class Produce:
         waits: dict[int, CommitWait] = {}
         errors = {e.name: error for e in entries if (error := self._not_admitted(e)) is not None}
         admitted = {entry.name: entry.batches for entry in entries if entry.name not in errors}
-        async with self._checks.checked(admitted) as bad:
-            errors.update(bad)
-            await self._append_all(entries, acks, errors, outcomes, waits)
+        append_timed = {name for name in admitted if self._is_append_timed(name)}
+        async with self._checks.checked(admitted, append_timed) as checked:
+            errors.update(checked.errors)
+            timed = [
+                entry._replace(batches=checked.batches.get(entry.name, entry.batches))
+                for entry in entries
+            ]
+            await self._append_all(timed, acks, errors, outcomes, waits)
         if waits:
             late = await settled(self._purgatory, waits, acks, timeout_ms)
             for position, error in late.items():
@@ -95,6 +102,10 @@ class Produce:
             elif acks is Acks.LEADER and partition.synced:
                 waits[position] = CommitWait(entry.name, self._purgatory.synced(partition, end))
 
+    def _is_append_timed(self, name: TopicPartition) -> bool:
+        partition = self._manager.partition(name, "")
+        return self._manager.batch_limits(partition).append_time
+
     def _not_admitted(self, entry: ProduceEntry) -> TidelogError | None:
         """Why its batches are not worth a check."""
         try:
@@ -121,12 +132,18 @@ class Produce:
         partition = None
         try:
             partition = self._manager.partition(entry.name, entry.topic_id)
+            now_ms, limits = self._clock.wall_ms(), self._manager.batch_limits(partition)
             for batch in entry.batches:
+                if not limits.append_time:
+                    _check_timestamp(entry.name, batch, limits.max_ahead_ms, now_ms)
                 self._manager.fence_former_holder(
                     batch.header.producer_id, batch.header.producer_epoch
                 )
+            batches = entry.batches
+            if limits.append_time:
+                batches = [retimed(batch, now_ms) for batch in batches]
             end = partition.log.log_end_offset
-            appended = partition.append(entry.batches, acks, self._clock.wall_ms())
+            appended = partition.append(batches, acks, now_ms)
             if self._manager.disk:
                 self._manager.disk.took(partition.key, "written")
             if appended.next_offset <= end:
@@ -138,6 +155,19 @@ class Produce:
             refused = append_refused(self._manager, partition, error)
             return ProduceOutcome(None, refused, -1), None
         return ProduceOutcome(appended, None, partition.log.log_start_offset), partition
+
+
+def _check_timestamp(name: TopicPartition, batch: Batch, max_ahead_ms: int, now_ms: int) -> None:
+    """Raises INVALID_TIMESTAMP."""
+    newest_ms = batch.header.max_timestamp_ms
+    if max_ahead_ms != UNLIMITED and newest_ms > now_ms + max_ahead_ms:
+        raise TidelogError(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"a batch for {name} has a record of timestamp {newest_ms}, which is "
+            f"{newest_ms - now_ms} ms ahead of the leader's clock ({now_ms}); the topic takes "
+            f"at most {max_ahead_ms} (timestamp_max_ahead_ms): timestamps are milliseconds since "
+            "1970 (UTC), and the clock of the sender must be right",
+        )
 
 
 def append_refused(manager: ReplicaManager, partition: Partition, error: LogError) -> TidelogError:

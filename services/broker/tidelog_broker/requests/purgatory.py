@@ -95,6 +95,10 @@ class Purgatory:
         for watch in self._watches.get(partition, ()):
             watch.followers_forgotten(partition)
 
+    def log_start_moved(self, partition: Partition) -> None:
+        for watch in self._watches.get(partition, ()):
+            watch.log_start_moved(partition)
+
     def high_watermark_moved(self, partition: Partition) -> None:
         for watch in self._watches.get(partition, ()):
             watch.high_watermark_moved(partition)

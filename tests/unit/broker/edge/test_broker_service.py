@@ -12,6 +12,7 @@ from tidelog.batch import is_fence, producer_crc32c
 from tidelog.client.descriptions import topic_from_wire
 from tidelog.errors import ErrorCode
 from tidelog.model import Batch
+from tidelog.record_batch import without_deltas
 from tidelog.rpc.wire import batch_from_wire, batch_to_wire
 from tidelog.v1 import broker_pb2 as pb
 from tidelog.v1 import errors_pb2
@@ -73,8 +74,9 @@ class Edge:
         self.replicas = replicas = Replicas()
         manager, purgatory = replicas.manager, replicas.purgatory
         self.store = MemoryStore(replicas.clock)
+        checks = BatchChecks(check, without_deltas, in_place)
         self.service = BrokerService(
-            Produce(manager, purgatory, replicas.clock, BatchChecks(check, in_place)),
+            Produce(manager, purgatory, replicas.clock, checks),
             ConsumerFetch(manager, purgatory, replicas.clock, replicas.cold_reads),
             ListOffsets(manager, timestamps_of, replicas.cold_reads, in_place),
             ProducerIds(self.store, KEYS),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import cast
 
+from tidelog.record_batch import without_deltas
 from tidelog.rpc.wire import batch_to_wire
 from tidelog.v1 import broker_pb2 as pb
 from tidelog_broker.broker import Broker
@@ -29,8 +30,9 @@ class MeteredEdge:
         replicas = Replicas()
         replicas.cache.apply([topic_change()])
         manager, purgatory, clock = replicas.manager, replicas.purgatory, replicas.clock
+        checks = BatchChecks(check, without_deltas, in_place)
         parts = SimpleNamespace(
-            produce=Produce(manager, purgatory, clock, BatchChecks(check, in_place)),
+            produce=Produce(manager, purgatory, clock, checks),
             consumer_fetch=ConsumerFetch(manager, purgatory, clock, replicas.cold_reads),
             list_offsets=ListOffsets(manager, timestamps_of, replicas.cold_reads, in_place),
             producer_ids=ProducerIds(MemoryStore(clock), KEYS),

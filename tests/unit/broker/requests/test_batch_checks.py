@@ -8,6 +8,7 @@ import pytest
 from tidelog.batch import new_batch
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Batch, Codec
+from tidelog.record_batch import without_deltas
 from tidelog_broker.requests.batch_checks import BatchChecks, is_costly
 from unit.broker.broker_parts import on, settled
 
@@ -35,7 +36,7 @@ class Thread:
 class Requests:
     def __init__(self) -> None:
         self.thread = Thread()
-        self.checks = BatchChecks(self._check, self.thread.run_blocking)
+        self.checks = BatchChecks(self._check, without_deltas, self.thread.run_blocking)
         self.appended: list[str] = []
 
     def _check(self, checked: Batch) -> None:
@@ -44,8 +45,8 @@ class Requests:
 
     def sends(self, name: str, number: int, *batches: Batch) -> asyncio.Task[None]:
         async def send() -> None:
-            async with self.checks.checked({on(number): batches}) as errors:
-                self.appended.append(name + "!" * len(errors))
+            async with self.checks.checked({on(number): batches}) as checked:
+                self.appended.append(name + "!" * len(checked.errors))
 
         return asyncio.create_task(send())
 

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 import pytest
 
 from tidelog import record_batch
+from tidelog.batch import is_intact
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.model import Acks, Batch, TopicPartition
+from tidelog.model import Acks, Batch, Codec, TopicPartition
+from tidelog.record_batch import without_deltas
 from tidelog_broker.requests.batch_checks import BatchChecks
 from tidelog_broker.requests.commit_wait import MAX_TIMEOUT_MS
 from tidelog_broker.requests.produce import Produce, ProduceEntry, ProduceOutcome
@@ -48,7 +50,7 @@ class Front:
         timeout_ms: int = 1000,
     ) -> list[ProduceOutcome]:
         replicas = self.replicas
-        checks = BatchChecks(self.check, in_place)
+        checks = BatchChecks(self.check, without_deltas, in_place)
         produce = Produce(replicas.manager, replicas.purgatory, replicas.clock, checks)
         return await produce(entries or self.entries, acks, timeout_ms)
 
@@ -284,6 +286,57 @@ async def test_a_batch_that_is_too_large_is_refused_with_the_limit() -> None:
     assert "1025 bytes" in message_of(outcome)
     assert "1024" in message_of(outcome)
     assert partition.log.log_end_offset == 0
+
+
+HOUR_MS = 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("config", "ahead_ms", "is_rejected"),
+    [
+        ({}, HOUR_MS, False),
+        ({}, HOUR_MS + 1, True),
+        ({"timestamp_max_ahead_ms": "0"}, 1, True),
+        ({"timestamp_max_ahead_ms": "-1"}, 10**15, False),
+        ({"timestamp_type": "append"}, 10**15, False),
+    ],
+)
+async def test_a_timestamp_far_ahead_of_the_leaders_clock_is_rejected(
+    config: dict[str, str], ahead_ms: int, is_rejected: bool
+) -> None:
+    front = Front()
+    front.check = check_for_real
+    (partition,) = await front.replicas.take(config=config)
+    now_ms = front.replicas.clock.wall_ms()
+    batch = record_batch.encode([b"a", b"b"], timestamps_ms=[now_ms, now_ms + ahead_ms])
+    (outcome,) = await front.send(ProduceEntry(NAME, "", [batch]), acks=Acks.LEADER)
+    assert partition.log.log_end_offset == (0 if is_rejected else 2)
+    if is_rejected:
+        assert code_of(outcome) is ErrorCode.INVALID_TIMESTAMP
+        assert "timestamp_max_ahead_ms" in message_of(outcome)
+
+
+@pytest.mark.parametrize("codec", Codec)
+async def test_records_get_the_time_of_their_append_where_the_topic_says_so(codec: Codec) -> None:
+    front = Front()
+    front.check = check_for_real
+    (partition,) = await front.replicas.take(config={"timestamp_type": "append"})
+    batch = record_batch.encode(
+        [b"a", None, b"c"],
+        [None, b"k", None],
+        timestamps_ms=[5, 9, 1],
+        headers={1: [("h", b"x")]},
+        codec=codec,
+    )
+    await front.send(ProduceEntry(NAME, "", [batch]), acks=Acks.LEADER)
+    (stored,) = partition.log.read(0, max_bytes=1 << 20, up_to=3)
+    assert is_intact(stored)
+    record_batch.check(stored)
+    columns, sent_ms = record_batch.decode(stored), stored.header.append_time_ms
+    assert columns.timestamps_ms == [sent_ms] * 3
+    assert stored.header.max_timestamp_ms == sent_ms
+    assert (columns.values, columns.keys) == ([b"a", None, b"c"], [None, b"k", None])
+    assert columns.headers == {1: (("h", b"x"),)}
 
 
 async def test_a_batch_with_a_wrong_crc_is_refused_and_its_neighbours_are_not_written() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from tidelog.errors import ErrorCode
 from tidelog.model import FIRST_NAMED_PRODUCER_ID, Acks, Batch
+from tidelog.record_batch import without_deltas
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.requests.batch_checks import BatchChecks
 from tidelog_broker.requests.produce import Produce, ProduceEntry, ProduceOutcome
@@ -26,7 +27,7 @@ class Front:
         self, *batches: Batch, acks: Acks = Acks.ALL, timeout_ms: int = 1000, number: int = 0
     ) -> ProduceOutcome:
         replicas = self.replicas
-        checks = BatchChecks(lambda _: None, in_place)
+        checks = BatchChecks(lambda _: None, without_deltas, in_place)
         produce = Produce(replicas.manager, replicas.purgatory, replicas.clock, checks)
         (outcome,) = await produce([ProduceEntry(on(number), "", batches)], acks, timeout_ms)
         return outcome

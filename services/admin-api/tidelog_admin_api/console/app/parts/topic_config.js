@@ -11,6 +11,8 @@ const KEYS = [
   { key: "segment_ms", hint: "A segment is rolled when it is older", type: "number" },
   { key: "max_batch_bytes", hint: "The largest batch, as it travels", type: "number" },
   { key: "max_batch_records", hint: "Most records of a batch", type: "number" },
+  { key: "timestamp_type", hint: "A record's timestamp: its producer's, or of its append", choices: ["create", "append"] },
+  { key: "timestamp_max_ahead_ms", hint: "How far a timestamp may lie ahead of the leader's clock; -1: however far", type: "number" },
   { key: "recovery", hint: "When all replicas in sync have lost data", choices: ["balanced", "manual"] },
   { key: "unclean_leader_election", hint: "May any live replica lead, at the price of records", choices: ["false", "true"] },
 ];
