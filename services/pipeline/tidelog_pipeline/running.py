@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import structlog
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from tidelog.errors import TidelogError
 from tidelog_pipeline.config import PipelineConfig
 from tidelog_pipeline.errors import JobError
-from tidelog_pipeline.spark_errors import by_flags, cause_of
+from tidelog_pipeline.spark_errors import by_flags, cause_of, cause_of_java
 from tidelog_runtime.telemetry.logging import configure_logging
 
 # `EXIT_FOUND`: it has done what it was to do, and what it was to look at is not as it should be.
@@ -25,6 +26,9 @@ def run(config: PipelineConfig, act: Callable[[], int]) -> int:
         return act()
     except PySparkException as error:
         problem = cause_of(str(error))
+    except Py4JError as error:
+        # Such as a StackOverflowError, or a JVM that has ended.
+        problem = cause_of_java(str(error))
     except TidelogError as error:
         problem = error.message
     except (JobError, OSError) as error:

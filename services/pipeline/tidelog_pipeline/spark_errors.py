@@ -1,4 +1,4 @@
-"""What went wrong, out of what Spark makes of it. Pure."""
+"""The cause of a failure, in one line, from the text that Spark reports. Pure."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ from collections.abc import Mapping
 
 # The last line of a traceback of Python, as Spark has it among those of Java.
 _RAISED = re.compile(r"^(?!org\.|java\.|py4j\.)(?:\w+\.)*[A-Z]\w*Error: (.+)$", re.MULTILINE)
+# The first line of an exception of Java, or of the cause of one.
+_JAVA_RAISED = re.compile(
+    r"^(?:Caused by: |: )?((?:[a-z]\w*\.)+[A-Z][\w$]*(?:Error|Exception)(?:: .+)?)$", re.MULTILINE
+)
+_NO_CAUSE = "Spark has failed, and does not say why"
 
 
 def cause_of(text: str) -> str:
@@ -14,7 +19,16 @@ def cause_of(text: str) -> str:
     found = _RAISED.findall(text)
     if found:
         return str(found[-1])
-    return next(iter(text.strip().splitlines()), "Spark has failed, and does not say why")
+    return next(iter(text.strip().splitlines()), _NO_CAUSE)
+
+
+def cause_of_java(text: str) -> str:
+    """`text`: what py4j reports of an exception of Java that PySpark has no class for. The
+    innermost cause, that of Python code if there is one."""
+    of_java = _JAVA_RAISED.findall(text)
+    if of_java and not _RAISED.search(text):
+        return f"Spark failed with {of_java[-1]}"
+    return cause_of(text)
 
 
 def by_flags(problem: str, flags: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-from tidelog_pipeline.spark_errors import cause_of
+from tidelog_pipeline.spark_errors import cause_of, cause_of_java
 
 STREAM = """\
 [STREAM_FAILED] Query [id = a, runId = b] terminated with exception: [PYTHON_STREAMING] Failed when
@@ -21,3 +21,18 @@ def test_without_one_the_first_line_is_told() -> None:
     assert cause_of("[PATH_NOT_FOUND] Path does not exist.\n\tat org.apache") == (
         "[PATH_NOT_FOUND] Path does not exist."
     )
+
+
+def test_an_error_of_java_is_reported_by_its_innermost_cause_in_one_line() -> None:
+    """As py4j reports what PySpark has no class for."""
+    overflow = (
+        "An error occurred while calling o36.filter.\n"
+        ": java.lang.StackOverflowError\n"
+        "\tat org.apache.spark.sql.catalyst.trees.CurrentOrigin$.withOrigin(origin.scala:107)\n"
+    )
+    assert cause_of_java(overflow) == "Spark failed with java.lang.StackOverflowError"
+    nested = overflow + "Caused by: java.io.IOException: No space left on device\n\tat java.io\n"
+    told = "Spark failed with java.io.IOException: No space left on device"
+    assert cause_of_java(nested) == told
+    assert cause_of_java("Answer from Java side is empty") == "Answer from Java side is empty"
+    assert cause_of_java(STREAM) == "topic 'sea' was deleted and created again"

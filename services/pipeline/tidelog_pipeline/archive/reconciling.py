@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import (
     IntegerType,
@@ -29,7 +29,7 @@ from tidelog_pipeline.archive.reconciliation import (
     holes,
     report,
 )
-from tidelog_pipeline.archive.rows import id_of_topic
+from tidelog_pipeline.archive.span_join import with_topic_id, within_logs
 from tidelog_pipeline.archive.spans import LogId, Span
 
 # Until a leader has told whether there is a record.
@@ -118,7 +118,7 @@ def _files(places: DataFrame) -> dict[LogId, InFiles]:
 def _counts(places: DataFrame, compared: _Compared) -> _Counts:
     found: dict[LogId, dict[int, Counted]] = {}
     groups = (
-        places.where(_is_compared(compared))
+        within_logs(places, compared)
         .groupBy(*_LOG, "leader_epoch")
         .agg(sf.count("*"), sf.sum("offset"))
     )
@@ -131,7 +131,6 @@ def _counted_in_log(spark: SparkSession, bootstrap: str, compared: _Compared) ->
     wanted = {log: spans for log, spans in compared.items() if spans}
     if not wanted:
         return {}
-    ids = id_of_topic({log.topic: log.topic_id for log in wanted})
     read = (
         spark.read.format("tidelog")
         .options(
@@ -145,19 +144,8 @@ def _counted_in_log(spark: SparkSession, bootstrap: str, compared: _Compared) ->
         )
         .load()
     )
-    return _counts(read.withColumn("topic_id", ids), wanted)
-
-
-def _is_compared(compared: _Compared) -> Column:
-    found = sf.lit(False)
-    for log, spans in compared.items():
-        for span in spans:
-            found |= (
-                (sf.col("topic_id") == log.topic_id)
-                & (sf.col("partition") == log.partition)
-                & sf.col("offset").between(span.first, span.end - 1)
-            )
-    return found
+    ids = {log.topic: log.topic_id for log in wanted}
+    return _counts(with_topic_id(read, ids), wanted)
 
 
 def _full_holes(bootstrap: str, state: ArchiveState, now: LogsNow) -> dict[LogId, tuple[Span, ...]]:

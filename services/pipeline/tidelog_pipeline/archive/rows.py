@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -11,7 +11,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, BinaryType, StringType, StructField, StructType
 
 from tidelog_pipeline.archive import protobuf_values
-from tidelog_pipeline.archive.commits import Archived
+from tidelog_pipeline.archive.span_join import with_topic_id
 from tidelog_pipeline.archive.value_form import ValueForm, ValueKind
 
 # Directories of an archive, from the outermost on.
@@ -25,7 +25,7 @@ def archive_rows(frame: DataFrame, form: ValueForm, topic_ids: Mapping[str, str]
     time zone has to be. Without date and hour: what was sent with a time that is none (in another
     unit), which Spark gives the directories of null."""
     is_dated = sf.year("timestamp").between(_FIRST_YEAR, _LAST_YEAR)
-    return frame.select(
+    return with_topic_id(frame, topic_ids).select(
         "partition",
         "offset",
         "leader_epoch",
@@ -33,32 +33,11 @@ def archive_rows(frame: DataFrame, form: ValueForm, topic_ids: Mapping[str, str]
         "key",
         *_values(form),
         "headers",
-        id_of_topic(topic_ids).alias("topic_id"),
+        "topic_id",
         "topic",
         sf.when(is_dated, sf.date_format("timestamp", "yyyy-MM-dd")).alias("date"),
         sf.when(is_dated, sf.date_format("timestamp", "HH")).alias("hour"),
     )
-
-
-def id_of_topic(topic_ids: Mapping[str, str]) -> Column:
-    """Of a row of the data source. Of no topics, which a micro-batch without rows has: null."""
-    if not topic_ids:
-        return sf.lit(None).cast(StringType())
-    ids = sf.create_map(*(sf.lit(text) for pair in topic_ids.items() for text in pair))
-    return ids[sf.col("topic")]
-
-
-def is_archived(archived: Iterable[Archived]) -> Column:
-    """Whether a row of the data source is one of these."""
-    found = sf.lit(False)
-    for log, epoch, offsets in archived:
-        found |= (
-            (sf.col("topic") == log.topic)
-            & (sf.col("partition") == log.partition)
-            & (sf.col("leader_epoch") == epoch)
-            & sf.col("offset").between(offsets.first, offsets.end - 1)
-        )
-    return found
 
 
 def _values(form: ValueForm) -> list[Column]:

@@ -17,7 +17,8 @@ from tidelog.spark.stream_offsets import StreamOffsets
 from tidelog_pipeline.archive.archive_log import CHECKPOINT, ArchiveLog
 from tidelog_pipeline.archive.commits import Archived, Commit
 from tidelog_pipeline.archive.planned_offsets import Planned, ends_of, offsets_of, planned_ranges
-from tidelog_pipeline.archive.rows import PARTITIONED_BY, archive_rows, is_archived
+from tidelog_pipeline.archive.rows import PARTITIONED_BY, archive_rows
+from tidelog_pipeline.archive.span_join import without_archived
 from tidelog_pipeline.archive.spans import LogId, Span
 from tidelog_pipeline.archive.staged_files import (
     StagedRows,
@@ -67,8 +68,7 @@ class ArchiveWriter:
         log = self._log
         wanted = [(one, Span(at.first or 0, at.end)) for one, at in planned.items()]
         archived = Archived.within(log.state, wanted)
-        if archived:
-            frame = frame.where(~is_archived(archived))
+        frame = without_archived(frame, archived)
         staging = log.stage()
         rows = archive_rows(frame, self._form, {one.topic: one.topic_id for one in planned})
         location = str(log.directory.at(staging))

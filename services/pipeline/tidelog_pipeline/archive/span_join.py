@@ -1,0 +1,76 @@
+"""Filters rows by spans of offsets, of any number of partitions and leader epochs.
+
+The spans are a table that is joined: a condition with one term for each span would overflow the
+stack of Spark's optimizer at a few hundred terms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from tidelog_pipeline.archive.commits import Archived
+from tidelog_pipeline.archive.spans import LogId, Span
+
+_FIRST, _END = "__span_first", "__span_end"
+_TOPIC, _ID = "__topic", "topic_id"
+
+
+_TYPES = {
+    "topic": pa.string(),
+    "topic_id": pa.string(),
+    "partition": pa.int32(),
+    "leader_epoch": pa.int32(),
+}
+# Which records are the same: in the log, where a name has one topic at a time, and in an archive.
+_IN_LOG = ("topic", "partition", "leader_epoch")
+_IN_ARCHIVE = ("topic_id", "partition", "leader_epoch")
+
+_SpanRow = tuple[str, int, int, int] | tuple[str, int, int, int, int]
+
+
+def within_logs(frame: DataFrame, spans: Mapping[LogId, Iterable[Span]]) -> DataFrame:
+    """The rows whose offset is in a span of their log. `frame` has `topic_id` and `partition`."""
+    rows = [(log.topic_id, log.partition, *s) for log, of_log in spans.items() for s in of_log]
+    return _joined(frame, _IN_ARCHIVE[:2], rows, "left_semi")
+
+
+def within_records(frame: DataFrame, records: Iterable[Archived]) -> DataFrame:
+    """The rows that are among these records. `frame` has `topic_id`."""
+    rows = [
+        (one.log.topic_id, one.log.partition, one.leader_epoch, *one.offsets) for one in records
+    ]
+    return _joined(frame, _IN_ARCHIVE, rows, "left_semi")
+
+
+def without_archived(frame: DataFrame, archived: Iterable[Archived]) -> DataFrame:
+    """The rows of the data source that are not among these records, all of which are of the topic
+    that has the name now."""
+    rows = [(r.log.topic, r.log.partition, r.leader_epoch, *r.offsets) for r in archived]
+    return _joined(frame, _IN_LOG, rows, "left_anti") if rows else frame
+
+
+def with_topic_id(frame: DataFrame, topic_ids: Mapping[str, str]) -> DataFrame:
+    """The rows of the data source with the id of their topic; null for a topic without one."""
+    table = pa.table(
+        {_TOPIC: pa.array(list(topic_ids)), _ID: pa.array(list(topic_ids.values()))},
+        schema=pa.schema([(_TOPIC, pa.string()), (_ID, pa.string())]),
+    )
+    ids = frame.sparkSession.createDataFrame(table)
+    return frame.join(sf.broadcast(ids), frame["topic"] == ids[_TOPIC], "left").drop(_TOPIC)
+
+
+def _joined(
+    frame: DataFrame, key: tuple[str, ...], rows: Sequence[_SpanRow], how: str
+) -> DataFrame:
+    types = {**{f"__{name}": _TYPES[name] for name in key}, _FIRST: pa.int64(), _END: pa.int64()}
+    columns = zip(*rows, strict=True) if rows else ((),) * len(types)
+    arrays = [pa.array(c, kind) for c, kind in zip(columns, types.values(), strict=True)]
+    spans = frame.sparkSession.createDataFrame(pa.table(arrays, names=list(types)))
+    is_within = (frame["offset"] >= spans[_FIRST]) & (frame["offset"] < spans[_END])
+    for name in key:
+        is_within &= frame[name] == spans[f"__{name}"]
+    return frame.join(sf.broadcast(spans), is_within, how)
