@@ -104,9 +104,9 @@ def hold(holds: Holds) -> None:
         commit(log, what)
         holds.come(Point.PUBLISHED)
 
-    def held_finish(log: ArchiveLog, what: Any) -> None:
+    def held_finish(log: ArchiveLog, what: Any) -> list[str]:
         holds.come(Point.COMMITTED)
-        finish(log, what)
+        return finish(log, what)
 
     def held_publish(directory: Directory, staged: str, path: str) -> None:
         publish(directory, staged, path)

@@ -13,6 +13,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -75,7 +76,8 @@ def all_of(count: int, partitions: int = 1) -> list[tuple[int, int]]:
 
 
 def log_of(tmp_path: Path) -> ArchiveLog:
-    return ArchiveLog(Directory(tmp_path / "archive"))
+    own = Directory(tmp_path / "archive.state")
+    return ArchiveLog(Directory(tmp_path / "archive"), lambda: own)
 
 
 def test_runs_archive_what_has_come_by_topic_date_and_hour(
@@ -145,7 +147,7 @@ def test_a_lost_checkpoint_doubles_nothing(
     topic = cluster.new_topic(partitions=1)
     fill(cluster, topic, 0, [b"x"] * 20)
     act("run", "--topics", topic)
-    Directory(tmp_path / "archive").remove(CHECKPOINT)
+    Directory(tmp_path / "archive.state").remove(CHECKPOINT)
     fill(cluster, topic, 0, [b"x"] * 7)
     act("run", "--topics", topic)
     assert places(spark, tmp_path) == all_of(27)
@@ -178,6 +180,10 @@ def test_a_driver_that_ends_at_any_point_loses_and_doubles_nothing(
             broken.setattr(ArchiveLog, "_finish", end if point == "committed" else finish_and_end)
         told = act("run", "--topics", topic, fails=EXIT_FAULT)
     assert "InterruptedError" in "".join(told)
+    # DuckDB and Polars read all of these, as `OUTPUT/**/*.parquet`.
+    seen = [str(path) for path in (tmp_path / "archive").rglob("*.parquet")]
+    rows = sum(pq.read_metadata(path).num_rows for path in seen)
+    assert rows == (20 if point == "published" else 0)
     fill(cluster, topic, 0, [b"x"] * 5)
     act("run", "--topics", topic)
     assert places(spark, tmp_path) == all_of(25)
@@ -415,7 +421,7 @@ def test_a_schema_that_does_not_match_is_told_before_any_task_runs(
     fill(cluster, topic, 0, [b"calm"])
     assert told in act("run", "--topics", topic, *flags, fails=EXIT_FAULT)[0]
     assert not log_of(tmp_path).load().number
-    assert not (tmp_path / "archive" / CHECKPOINT).exists()
+    assert not (tmp_path / "archive.state" / CHECKPOINT).exists()
 
 
 def test_of_several_topics_each_must_fit_a_new_archive_and_what_comes_later_need_not(
@@ -434,7 +440,7 @@ def test_of_several_topics_each_must_fit_a_new_archive_and_what_comes_later_need
 
 def test_an_unknown_topic_is_told_before_any_task_runs(tmp_path: Path, act: Act) -> None:
     assert "nowhere" in act("run", "--topics", "nowhere", fails=EXIT_FAULT)[0]
-    assert not (tmp_path / "archive" / CHECKPOINT).exists()
+    assert not (tmp_path / "archive.state" / CHECKPOINT).exists()
 
 
 def test_a_range_that_the_log_does_not_have_is_told_before_any_task_runs(

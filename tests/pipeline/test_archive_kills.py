@@ -34,6 +34,7 @@ REACH_S = 900.0
 class Archive:
     def __init__(self, directory: Path, bootstrap: str, topic: str) -> None:
         self.output = directory / "archive"
+        self.state = directory / "archive.state"
         self.holds = Holds(directory)
         self._directory = directory
         conf = {
@@ -89,14 +90,15 @@ class Archive:
         return pid
 
     def staged(self) -> list[Path]:
-        return list((self.output / "_archive/staging").rglob("*.parquet"))
+        return list((self.state / "staging").rglob("*.parquet"))
 
     def commits(self) -> int:
-        return len(list((self.output / "_archive/log").glob("[0-9]*.json")))
+        return len(list((self.state / "log").glob("[0-9]*.json")))
 
     def places(self) -> list[tuple[int, int, bytes]]:
         """As a reader finds them who knows Parquet alone."""
-        table = ds.dataset(self.output, partitioning="hive").to_table(
+        files = [str(path) for path in self.output.rglob("*.parquet")]
+        table = ds.dataset(files, partitioning="hive").to_table(
             columns=["partition", "offset", "value"]
         )
         return sorted(zip(*(column.to_pylist() for column in table.columns), strict=True))

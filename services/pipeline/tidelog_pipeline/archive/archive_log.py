@@ -1,8 +1,8 @@
 """The commits of an archive in their directory, and what a crash has left undone of the last.
 
-`_archive/log/000000000012.json` is a commit, `_archive/state/...` what all up to one add up to,
-`_archive/staging` holds files before they are published: nothing that begins with `_` is seen by
-readers of the archive.
+In the state directory (`layout`), `log/000000000012.json` is a commit, `state/...` what all up to
+one add up to, `staging` holds files before they are published, and `removed` those that `repair`
+took out of readers' sight.
 """
 
 from __future__ import annotations
@@ -12,19 +12,18 @@ from collections.abc import Callable
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from tidelog_pipeline.archive.commits import (
-    ArchiveState,
-    Commit,
+from tidelog_pipeline.archive.commit_json import (
     commit_from_json,
     commit_to_json,
     state_from_json,
     state_to_json,
 )
+from tidelog_pipeline.archive.commits import AddedFile, ArchiveState, Commit
 from tidelog_pipeline.storage.directory import Directory
 
-_OWN = "_archive"
-LOCK, CHECKPOINT, FORM = f"{_OWN}/lock", f"{_OWN}/checkpoint", f"{_OWN}/form.json"
-_LOG, _STATES, _STAGING = f"{_OWN}/log", f"{_OWN}/state", f"{_OWN}/staging"
+CHECKPOINT, FORM = "checkpoint", "form.json"
+REMOVED = "removed"
+_LOG, _STATES, _STAGING = "log", "state", "staging"
 # So many commits are read at most to know what an archive holds.
 STATE_EVERY = 100
 # So often it is looked for a moment between two commits. What is still not published then, a writer
@@ -40,83 +39,121 @@ class Seen(NamedTuple):
 
 
 class ArchiveLog:
-    """One writer at a time: who holds `LOCK`. Readers may `load` at any time."""
+    """One writer at a time: the one that holds the lock of `layout`. Readers may `load` at any
+    time. `directory`: of the table; `find_own`: the state directory, which a writer may move while
+    a reader loads."""
 
-    def __init__(self, directory: Directory) -> None:
+    def __init__(self, directory: Directory, find_own: Callable[[], Directory]) -> None:
         self.directory = directory
+        self._find_own = find_own
+        self.own = find_own()
         self.state = ArchiveState()
 
     def load(self) -> ArchiveState:
         """As it was at some moment. Raises `TidelogError` for a damaged one."""
+        while True:
+            self.own = self._find_own()
+            state = self._loaded()
+            if self._find_own().root == self.own.root:
+                break
+        self.state = state
+        return state
+
+    def _loaded(self) -> ArchiveState:
         state = ArchiveState()
-        states = self.directory.names(_STATES)
+        states = self.own.names(_STATES)
         if states:
             name = f"{_STATES}/{states[-1]}"
-            state = state_from_json(self.directory.read(name) or b"", name)
+            state = state_from_json(self.own.read(name) or b"", name)
         while (commit := self._commit(state.number + 1)) is not None:
             state.apply(commit)
-        self.state = state
         return state
 
     def seen(self, pause: Callable[[float], object] = time.sleep) -> Seen:
         """State and files as they were at one moment, though a writer be at work."""
         for _ in range(_LOOKS):
             state = self.load()
-            is_published = not self.directory.at(_staging(state.number)).exists()
+            is_published = not self.own.at(_staging(state.number)).exists()
             files = tuple(self.directory.files("."))
             if is_published and self._commit(state.number + 1) is None:
                 break
             pause(_LOOK_PAUSE_S)
         return Seen(state, files)
 
-    def recover(self) -> ArchiveState:
-        """For the writer, who begins: finishes the last commit, and removes what none has taken."""
+    def recover(self) -> list[str]:
+        """For the writer, who begins: finishes the last commit, and removes what none has taken.
+        Returns the paths of its files that are lost."""
         state = self.load()
         last = self._commit(state.number)
-        if last is not None:
-            self._finish(last)
-        self.directory.remove(_STAGING)
-        return state
+        lost = [] if last is None else self._finish(last)
+        self.own.remove(_STAGING)
+        return lost
 
     def stage(self) -> str:
-        """The name of a directory for the files of the next commit; what an attempt before it has
+        """The path of a directory for the files of the next commit; what an attempt before it has
         left there is removed."""
         staging = _staging(self.state.number + 1)
-        self.directory.remove(staging)
-        return staging
+        self.own.remove(staging)
+        return str(self.own.at(staging))
 
     def commit(self, commit: Commit) -> None:
         """Its files lie in its staging, under the paths that they are to have."""
         for file in commit.added:
-            self.directory.sync(f"{commit.staging}/{file.path}")
-        self.directory.create(_commit_path(self.state.number + 1), commit_to_json(commit))
+            self.own.sync(f"{commit.staging}/{file.path}")
+        number = self.state.number + 1
+        own_staging = commit._replace(staging=_staging(number))
+        self.own.create(_commit_path(number), commit_to_json(own_staging))
         self.state.apply(commit)
-        self._finish(commit)
-        if self.state.number % STATE_EVERY == 0:
+        self._finish(own_staging)
+        if number % STATE_EVERY == 0:
             self._keep_state()
 
-    def _finish(self, commit: Commit) -> None:
+    def _finish(self, commit: Commit) -> list[str]:
+        """Can be done again, from whatever a crash has left. Returns the paths of files that are
+        neither staged nor published: they were lost after this was done."""
+        # The directory may have been moved since the commit.
+        staging = _staging(self.state.number)
+        for path in commit.removed:
+            self._remove(path, keeps=commit.keeps_removed)
+        staged = {f: self.own.at(f"{staging}/{f.path}") for f in commit.added}
+        missing = [file for file in commit.added if not self.directory.at(file.path).exists()]
         if commit.replaces:
-            if not all(self.directory.at(file.path).exists() for file in commit.added):
-                self.directory.exchange(f"{commit.staging}/{commit.replaces}", commit.replaces)
+            if missing and all(path.exists() for path in staged.values()):
+                hour = self.own.at(f"{staging}/{commit.replaces}")
+                self.directory.exchange(str(hour), commit.replaces)
+                missing = []
         else:
-            for file in commit.added:
-                self.directory.publish(f"{commit.staging}/{file.path}", file.path)
-        self.directory.remove(commit.staging)
+            missing = [file for file in commit.added if not self._publish(file, str(staged[file]))]
+        self.own.remove(staging)
+        return [file.path for file in missing]
+
+    def _publish(self, file: AddedFile, staged: str) -> bool:
+        """False: it is lost."""
+        if not self.own.at(staged).exists():
+            return self.directory.at(file.path).exists()
+        self.directory.publish(staged, file.path)
+        return True
+
+    def _remove(self, path: str, *, keeps: bool) -> None:
+        if keeps and self.directory.at(path).exists():
+            aside = self.own.at(f"{REMOVED}/{self.state.number:012}/{path}")
+            self.directory.publish(path, str(aside))
+        self.directory.remove(path)
+        self.directory.remove_empty(path.rpartition("/")[0])
 
     def _keep_state(self) -> None:
         """Commits are kept for as long again, for readers who have begun with the state before."""
         number = self.state.number
-        self.directory.create(f"{_STATES}/{number:012}.json", state_to_json(self.state))
+        self.own.create(f"{_STATES}/{number:012}.json", state_to_json(self.state))
         keep_from = f"{number - STATE_EVERY:012}.json"
         for folder in (_LOG, _STATES):
-            for name in self.directory.names(folder):
+            for name in self.own.names(folder):
                 if name < keep_from:
-                    self.directory.remove(str(PurePosixPath(folder, name)))
+                    self.own.remove(str(PurePosixPath(folder, name)))
 
     def _commit(self, number: int) -> Commit | None:
         path = _commit_path(number)
-        text = self.directory.read(path)
+        text = self.own.read(path)
         return None if text is None else commit_from_json(text, path)
 
 

@@ -1,29 +1,27 @@
 """What an archive consists of: commits, one after another, and what they add up to. Pure.
 
-A commit says which offsets it has read and which files it adds, or which files take the place of
-those of one hour. Its file is what makes it: before that nobody sees what it adds, and what is
-left to do afterwards can be done again (`archive_log`).
+A commit says which offsets it has read and which files it adds and removes, or which files take the
+place of those of one hour. Its file is what makes it: before that nobody sees what it adds, and
+what is left to do afterwards can be done again (`archive_log`). Its form is in `commit_json`.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
-from tidelog.errors import ErrorCode, TidelogError
 from tidelog_pipeline.archive.spans import LogId, Span, united
-
-VERSION = 1
 
 
 class AddedFile(NamedTuple):
-    """`path`: below the archive, where readers see it."""
+    """`path`: below the archive, where readers see it. `sha256`: of its content, in hexadecimal;
+    "" in commits of releases that did not record it."""
 
     path: str
     rows: int
     size_bytes: int
+    sha256: str = ""
 
     @property
     def hour(self) -> str:
@@ -42,10 +40,30 @@ class ReadRange(NamedTuple):
     epochs: Mapping[int, Span]
 
 
+class ExpiredRows(NamedTuple):
+    """Rows that were removed on purpose."""
+
+    log: LogId
+    rows: int
+
+
+class LostRows(NamedTuple):
+    """Rows whose files are lost or damaged and that the log does not have any more. `offsets`:
+    those at which the archive has no row, some of which may never have had a record."""
+
+    log: LogId
+    rows: int
+    offsets: tuple[Span, ...]
+
+
 class Commit(NamedTuple):
     """`staging`: the directory that holds its files until they are published. `query` and
     `batch`: of the micro-batch that it is of, or "" and -1. `replaces`: the hour whose files
-    these take the place of."""
+    these take the place of.
+
+    `removed`: paths of files that are removed, or moved out of readers' sight if
+    `keeps_removed`; the archive need not know them. `expired_before_ms`: rows of earlier hours are
+    expired from now on; 0: this is not a commit of `expire`."""
 
     staging: str
     committed_at_ms: int
@@ -54,13 +72,19 @@ class Commit(NamedTuple):
     query: str = ""
     batch: int = -1
     replaces: str = ""
+    removed: tuple[str, ...] = ()
+    keeps_removed: bool = False
+    expired: tuple[ExpiredRows, ...] = ()
+    expired_before_ms: int = 0
+    lost: tuple[LostRows, ...] = ()
 
 
 @dataclass(slots=True)
 class ArchiveState:
     """All commits up to `number`. `files`: of each hour, by path. `covered`: the offsets that were
-    read; `epochs`: by log and leader epoch, those whose records are there. `unread`: records that
-    their schema could not read."""
+    read; `epochs`: by log and leader epoch, those whose records were archived. `rows`: those that
+    the files have. `unread`: records that their schema could not read. `expired`, `lost`: rows
+    that are no longer there, on purpose and otherwise."""
 
     number: int = 0
     files: dict[str, dict[str, AddedFile]] = field(default_factory=dict)
@@ -69,6 +93,9 @@ class ArchiveState:
     rows: dict[LogId, int] = field(default_factory=dict)
     unread: dict[LogId, int] = field(default_factory=dict)
     batches: dict[str, int] = field(default_factory=dict)
+    expired: dict[LogId, int] = field(default_factory=dict)
+    expired_before_ms: int = 0
+    lost: dict[LogId, LostRows] = field(default_factory=dict)
 
     def apply(self, commit: Commit) -> None:
         self.number += 1
@@ -76,10 +103,32 @@ class ArchiveState:
             self.files[commit.replaces] = {}
         for file in commit.added:
             self.files.setdefault(file.hour, {})[file.path] = file
+        for path in commit.removed:
+            self._apply_removed(path)
         for read in commit.read:
             self._apply_read(read)
         if commit.query:
             self.batches[commit.query] = commit.batch
+        self.expired_before_ms = max(self.expired_before_ms, commit.expired_before_ms)
+        for log, rows in commit.expired:
+            self.rows[log] = self.rows.get(log, 0) - rows
+            self.expired[log] = self.expired.get(log, 0) + rows
+        for lost in commit.lost:
+            self._apply_lost(lost)
+
+    def _apply_removed(self, path: str) -> None:
+        hour = path.rpartition("/")[0]
+        of_hour = self.files.get(hour, {})
+        of_hour.pop(path, None)
+        if not of_hour:
+            self.files.pop(hour, None)
+
+    def _apply_lost(self, lost: LostRows) -> None:
+        log = lost.log
+        before = self.lost.get(log, LostRows(log, 0, ()))
+        offsets = united([*before.offsets, *lost.offsets])
+        self.lost[log] = LostRows(log, before.rows + lost.rows, offsets)
+        self.rows[log] = self.rows.get(log, 0) - lost.rows
 
     def _apply_read(self, read: ReadRange) -> None:
         log = read.log
@@ -94,84 +143,14 @@ class ArchiveState:
         return self.batches.get(query, -1) >= batch
 
     @property
+    def all_files(self) -> list[AddedFile]:
+        """In the order of their paths."""
+        return sorted(file for files in self.files.values() for file in files.values())
+
+    @property
     def paths(self) -> list[str]:
         """Of all files, in order."""
-        return sorted(path for files in self.files.values() for path in files)
-
-
-def commit_to_json(commit: Commit) -> bytes:
-    return _text(
-        {
-            "version": VERSION,
-            "staging": commit.staging,
-            "committed_at_ms": commit.committed_at_ms,
-            "query": commit.query,
-            "batch": commit.batch,
-            "replaces": commit.replaces,
-            "added": [list(file) for file in commit.added],
-            "read": [
-                [*read.log, *read.offsets, read.rows, read.unread, _epochs_value(read.epochs)]
-                for read in commit.read
-            ],
-        }
-    )
-
-
-def commit_from_json(text: bytes, name: str) -> Commit:
-    """Raises `TidelogError` for what `commit_to_json` of this version did not make."""
-    value = _value(text, name)
-    try:
-        return Commit(
-            value["staging"],
-            value["committed_at_ms"],
-            tuple(AddedFile(*file) for file in value["added"]),
-            tuple(_read_range(*fields) for fields in value["read"]),
-            value["query"],
-            value["batch"],
-            value["replaces"],
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise _unreadable(name, repr(error)) from error
-
-
-def state_to_json(state: ArchiveState) -> bytes:
-    return _text(
-        {
-            "version": VERSION,
-            "number": state.number,
-            "files": [list(file) for files in state.files.values() for file in files.values()],
-            "logs": [
-                [
-                    *log,
-                    state.rows[log],
-                    state.unread[log],
-                    [list(span) for span in covered],
-                    {e: [list(s) for s in spans] for e, spans in state.epochs[log].items()},
-                ]
-                for log, covered in state.covered.items()
-            ],
-            "batches": state.batches,
-        }
-    )
-
-
-def state_from_json(text: bytes, name: str) -> ArchiveState:
-    """Raises `TidelogError`."""
-    value = _value(text, name)
-    try:
-        state = ArchiveState(value["number"], batches=value["batches"])
-        for file in (AddedFile(*fields) for fields in value["files"]):
-            state.files.setdefault(file.hour, {})[file.path] = file
-        for topic, topic_id, partition, rows, unread, covered, epochs in value["logs"]:
-            log = LogId(topic, topic_id, partition)
-            state.rows[log], state.unread[log] = rows, unread
-            state.covered[log] = tuple(Span(*span) for span in covered)
-            state.epochs[log] = {
-                int(epoch): tuple(Span(*span) for span in spans) for epoch, spans in epochs.items()
-            }
-    except (KeyError, TypeError, ValueError) as error:
-        raise _unreadable(name, repr(error)) from error
-    return state
+        return [file.path for file in self.all_files]
 
 
 class Archived(NamedTuple):
@@ -191,49 +170,3 @@ class Archived(NamedTuple):
             for span in spans
             if span.first < offsets.end and offsets.first < span.end
         ]
-
-
-def _epochs_value(epochs: Mapping[int, Span]) -> dict[str, list[int]]:
-    return {str(epoch): list(span) for epoch, span in epochs.items()}
-
-
-def _read_range(
-    topic: str,
-    topic_id: str,
-    partition: int,
-    first: int,
-    end: int,
-    rows: int,
-    unread: int,
-    epochs: Mapping[str, list[int]],
-) -> ReadRange:
-    return ReadRange(
-        LogId(topic, topic_id, partition),
-        Span(first, end),
-        rows,
-        unread,
-        {int(epoch): Span(*span) for epoch, span in epochs.items()},
-    )
-
-
-def _text(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()
-
-
-def _value(text: bytes, name: str) -> Any:
-    try:
-        value = json.loads(text)
-        version = value["version"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise _unreadable(name, repr(error)) from error
-    if version != VERSION:
-        raise _unreadable(name, f"it has version {version!r}, this is {VERSION}")
-    return value
-
-
-def _unreadable(name: str, why: str) -> TidelogError:
-    return TidelogError(
-        ErrorCode.INVALID_REQUEST,
-        f"{name} is no part of an archive that can be read here ({why}); restore it, or go on with "
-        "the version that wrote it",
-    )

@@ -1,8 +1,8 @@
-"""Writes an hour anew, and lets its new files take the place of the old."""
+"""Writes the rows of an hour to few large files, which take the place of the old ones."""
 
 from __future__ import annotations
 
-import logging
+from pathlib import Path
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
@@ -13,8 +13,8 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog_pipeline.archive.archive_log import ArchiveLog
 from tidelog_pipeline.archive.commits import AddedFile, Commit
 from tidelog_pipeline.archive.compaction import HourToCompact
-
-_log = logging.getLogger(__name__)
+from tidelog_pipeline.archive.file_checks import damaged, described
+from tidelog_pipeline.storage.directory import Directory
 
 
 class _Figures(NamedTuple):
@@ -23,26 +23,28 @@ class _Figures(NamedTuple):
     epochs: int | None
 
 
-def compact(spark: SparkSession, log: ArchiveLog, hour: HourToCompact, clock: Clock) -> bool:
-    """False, with a warning: the hour has files that the archive does not know. Raises
-    `TidelogError` where the new files have not what the old ones have."""
+def compact(spark: SparkSession, log: ArchiveLog, hour: HourToCompact, clock: Clock) -> str:
+    """Empty; or why the hour is left as it is: it has files that are lost, damaged or that no
+    commit names. (What is damaged would get a new checksum.) Raises `TidelogError` where the new
+    files have not what the old ones have."""
     known = [file.path for file in hour.files]
-    found = log.directory.files(hour.path)
-    if found != known:
-        strange = sorted(set(found) ^ set(known))
-        _log.warning("%s is not compacted: %s is not as the archive left it", hour.path, strange[0])
-        return False
+    strange = sorted(set(log.directory.files(hour.path)) - set(known))
+    if strange:
+        return f"{strange[0]} is of no commit"
+    wrong = damaged(spark, log.directory.root, hour.files)
+    if wrong:
+        path = min(wrong)
+        return f"{path} is damaged: {wrong[path]}"
     staging = log.stage()
     location = f"{staging}/{hour.path}"
     old = spark.read.parquet(*(str(log.directory.at(path)) for path in known))
-    _in_order(old, hour.file_count).write.parquet(str(log.directory.at(location)))
+    _in_order(old, hour.file_count).write.parquet(location)
     log.directory.remove(f"{location}/_SUCCESS")
-    new = spark.read.schema(old.schema).parquet(str(log.directory.at(location)))
+    new = spark.read.schema(old.schema).parquet(location)
     _check(hour, _figures(old), _figures(new))
-    log.commit(
-        Commit(staging, clock.wall_ms(), tuple(_added(log, staging, new)), replaces=hour.path)
-    )
-    return True
+    added = tuple(_added(spark, staging, new))
+    log.commit(Commit(staging, clock.wall_ms(), added, replaces=hour.path))
+    return ""
 
 
 def _in_order(frame: DataFrame, file_count: int) -> DataFrame:
@@ -52,16 +54,10 @@ def _in_order(frame: DataFrame, file_count: int) -> DataFrame:
     return frame.repartitionByRange(file_count, *order).sortWithinPartitions(*order)
 
 
-def _added(log: ArchiveLog, staging: str, written: DataFrame) -> list[AddedFile]:
+def _added(spark: SparkSession, staging: str, written: DataFrame) -> list[AddedFile]:
     rows = written.groupBy(sf.col("_metadata.file_name").alias("name")).count().collect()
-    hour = log.directory.files(staging)
-    named = {path.rpartition("/")[2]: path.removeprefix(f"{staging}/") for path in hour}
-    return [
-        AddedFile(
-            named[row["name"]], row["count"], log.directory.size(f"{staging}/{named[row['name']]}")
-        )
-        for row in rows
-    ]
+    named = {path.rpartition("/")[2]: path for path in Directory(Path(staging)).files(".")}
+    return described(spark, staging, {named[row["name"]]: row["count"] for row in rows})
 
 
 def _figures(frame: DataFrame) -> _Figures:
@@ -75,5 +71,6 @@ def _check(hour: HourToCompact, old: _Figures, new: _Figures) -> None:
         raise TidelogError(
             ErrorCode.INVALID_REQUEST,
             f"{hour.path} is not compacted: it has {hour.rows} rows by the archive's commits, "
-            f"{old.rows} by its files, and {new.rows} when written anew; see `archive reconcile`",
+            f"{old.rows} by its files, and {new.rows} in the files that were to replace them; see "
+            "`archive reconcile`",
         )

@@ -9,9 +9,10 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from tidelog_pipeline.archive.layout import ArchiveLayout
 from tidelog_pipeline.archive.value_form import ValueKind
 from tidelog_pipeline.config import BrokersConfig, DirectoryPath, NameList, PipelineConfig
-from tidelog_pipeline.storage.directory import Directory, directory_at
+from tidelog_pipeline.storage.directory import directory_at
 from tidelog_runtime.config import Address
 
 
@@ -52,9 +53,20 @@ class ArchiveConfig(PipelineConfig):
         "times in UTC"
     )
 
+    state_directory: DirectoryPath | None = Field(
+        default=None,
+        description="directory of the commit log, the checkpoint and the files that are not "
+        "committed yet, on the file system of output, and the same for all actions; default: "
+        "OUTPUT.state",
+    )
+
     @property
-    def directory(self) -> Directory:
-        return directory_at(self.output)
+    def layout(self) -> ArchiveLayout:
+        """Raises `JobError`."""
+        state = self.state_directory
+        return ArchiveLayout(
+            directory_at(self.output), None if state is None else directory_at(state).root
+        )
 
     @property
     def service(self) -> str:

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
-from pyspark.errors import ParseException
+import structlog
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.types import StructType
 
 from tidelog.client.clock import Clock, SystemClock
 from tidelog.spark import register, watch
 from tidelog.spark.batch_reader import planned
 from tidelog.spark.cluster_lookups import new_lookups
 from tidelog.spark.filters import Narrowed
-from tidelog.spark.option_values import OptionError
 from tidelog.spark.options import BOOTSTRAP, ReadOptions
-from tidelog_pipeline.archive.archive_log import CHECKPOINT, FORM, LOCK, ArchiveLog
+from tidelog_pipeline.archive.archive_log import CHECKPOINT, FORM, ArchiveLog
 from tidelog_pipeline.archive.cluster import LogsNow, logs_now, matching_logs, sample_values
 from tidelog_pipeline.archive.compacting import compact
 from tidelog_pipeline.archive.compaction import hours_to_compact
@@ -34,14 +30,13 @@ from tidelog_pipeline.archive.config import (
     ReconcileConfig,
     RunConfig,
 )
+from tidelog_pipeline.archive.form_choice import wanted_form
 from tidelog_pipeline.archive.offsets_text import assigned, by_partition
 from tidelog_pipeline.archive.planned_offsets import Planned
 from tidelog_pipeline.archive.ranges import range_options
 from tidelog_pipeline.archive.reconciling import reconcile
 from tidelog_pipeline.archive.spans import LogId, Span, slices
 from tidelog_pipeline.archive.value_form import (
-    ValueForm,
-    ValueKind,
     check_samples,
     form_from_json,
     form_in_force,
@@ -51,13 +46,13 @@ from tidelog_pipeline.archive.writing import ArchiveWriter
 from tidelog_pipeline.commands import load_action
 from tidelog_pipeline.running import EXIT_DONE, EXIT_FOUND, run
 from tidelog_pipeline.session import spark_session
-from tidelog_pipeline.storage.directory import Directory
 
 # Hours are those of UTC, and times as others than Spark read them, too.
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
+REPAIR = "run `archive repair`"
 # Between looks for hours to compact, of a run that goes on.
 COMPACT_EVERY_MS = 600_000
 # Between looks for a signal to stop.
@@ -75,28 +70,41 @@ def _act(config: ArchiveConfig) -> int:
         for name, value in SETTINGS.items():
             spark.conf.set(name, value)
         register(spark)
-        return _Archive(config.directory, spark, SystemClock()).act(config)
+        layout = config.layout
+        if isinstance(config, ReconcileConfig):
+            archive = ArchiveLog(layout.table, layout.current_state)
+            return _reconcile(spark, archive, config)
+        with layout.held_by_writer() as own:
+            return _Writer(ArchiveLog(layout.table, lambda: own), spark, SystemClock()).act(config)
 
 
-class _Archive:
-    def __init__(self, directory: Directory, spark: SparkSession, clock: Clock) -> None:
+class _Writer:
+    """An action that changes the archive. `_is_sound`: none of its files was found lost or
+    damaged."""
+
+    def __init__(self, log: ArchiveLog, spark: SparkSession, clock: Clock) -> None:
         self._spark = spark
         self._clock = clock
-        self._log = ArchiveLog(directory)
+        self._log = log
         self._compacted_ms = clock.monotonic_ms()
+        self._is_sound = True
 
     def act(self, config: ArchiveConfig) -> int:
-        if isinstance(config, ReconcileConfig):
-            return self._reconcile(config)
-        with self._log.directory.held(LOCK):
-            self._log.recover()
-            if isinstance(config, RunConfig):
-                self._run(config)
-            elif isinstance(config, BackfillConfig):
-                self._backfill(config)
-            elif isinstance(config, CompactConfig):
-                self._compact(config)
-        return EXIT_DONE
+        for path in self._log.recover():
+            self._find(f"{path} of the last commit is missing")
+        if isinstance(config, RunConfig):
+            self._run(config)
+        elif isinstance(config, BackfillConfig):
+            self._backfill(config)
+        elif isinstance(config, CompactConfig):
+            self._compact(config)
+        return EXIT_DONE if self._is_sound else EXIT_FOUND
+
+    def _find(self, problem: str) -> None:
+        """What is wrong with the archive, and does not keep this action from its work."""
+        self._is_sound = False
+        structlog.get_logger().error("archive_damaged", problem=problem, hint=REPAIR)
+        _say(f"DAMAGED: {problem}; {REPAIR}")
 
     def _run(self, config: RunConfig) -> None:
         servers = config.bootstrap_servers
@@ -125,7 +133,7 @@ class _Archive:
 
     def _must_exist(self, config: RunConfig) -> bool:
         """A query that goes on has told of a topic that was deleted."""
-        return config.on_data_loss == "fail" or not self._log.directory.names(CHECKPOINT)
+        return config.on_data_loss == "fail" or not self._log.own.names(CHECKPOINT)
 
     def _started(
         self,
@@ -148,11 +156,10 @@ class _Archive:
             )
             .load()
         )
-        directory = self._log.directory
         writing = (
-            frame.writeStream.queryName(f"archive-{directory.root.name}")
+            frame.writeStream.queryName(f"archive-{self._log.directory.root.name}")
             .foreachBatch(archive)
-            .option("checkpointLocation", str(directory.at(CHECKPOINT)))
+            .option("checkpointLocation", str(self._log.own.at(CHECKPOINT)))
         )
         if config.every_seconds is None:
             return writing.trigger(availableNow=True).start()
@@ -198,16 +205,16 @@ class _Archive:
     def _writer(self, config: ArchivingConfig, now: LogsNow) -> ArchiveWriter:
         """Raises `OptionError` where none of a topic's values is of the schema that a new archive
         is to have. What one that is there gets later has to go on, whatever it is."""
-        directory = self._log.directory
-        kept = directory.read(FORM)
+        own = self._log.own
+        kept = own.read(FORM)
         form = form_in_force(
-            _wanted_form(config), None if kept is None else form_from_json(kept, FORM)
+            wanted_form(config), None if kept is None else form_from_json(kept, FORM)
         )
         if kept is None:
             for topic in sorted({log.topic for log in now}):
                 of_topic = {log: span for log, span in now.items() if log.topic == topic}
                 check_samples(form, sample_values(config.bootstrap_servers, of_topic))
-            directory.create(FORM, form_to_json(form))
+            own.create(FORM, form_to_json(form))
         return ArchiveWriter(self._log, form, self._clock, strict=config.strict)
 
     def _compact_now_and_then(self, config: CompactConfig) -> None:
@@ -224,16 +231,11 @@ class _Archive:
             config.target_bytes,
         )
         for hour in hours:
-            if compact(self._spark, self._log, hour, self._clock):
+            problem = compact(self._spark, self._log, hour, self._clock)
+            if problem:
+                self._find(f"{hour.path} is not compacted: {problem}")
+            else:
                 _say(f"{hour.path}: {len(hour.files)} files are {hour.file_count} now")
-
-    def _reconcile(self, config: ReconcileConfig) -> int:
-        reports = reconcile(self._spark, self._log, config.bootstrap_servers)
-        for report in reports:
-            _say(str(report))
-        if not reports:
-            _say("The archive is empty.")
-        return EXIT_FOUND if any(report.problems for report in reports) else EXIT_DONE
 
     def _tell(self, before: Mapping[LogId, int], now: LogsNow) -> None:
         state = self._log.state
@@ -249,45 +251,13 @@ class _Archive:
             _say(f"{unread} values are not of the schema; they are in the column unread.")
 
 
-def _wanted_form(config: ArchivingConfig) -> ValueForm | None:
-    match config.value:
-        case ValueKind.JSON:
-            assert config.value_schema is not None, "settings were checked"
-            return ValueForm.of_json(_schema(config.value_schema), config.keep_raw)
-        case ValueKind.PROTOBUF:
-            assert config.descriptors is not None, "settings were checked"
-            assert config.message is not None, "settings were checked"
-            descriptors = config.descriptors.read_bytes()
-            return ValueForm.of_protobuf(descriptors, config.message, config.keep_raw)
-        case ValueKind.RAW:
-            return ValueForm()
-    return None
-
-
-def _schema(text: str) -> StructType:
-    """Of JSON values: in the words of SQL, or of a file that has it so or as Spark's JSON. Raises
-    `OptionError`."""
-    if text.endswith((".json", ".ddl", ".sql")) or _is_file(text):
-        text = Path(text).read_text()
-    try:
-        if text.lstrip().startswith("{"):
-            return StructType.fromJson(json.loads(text))
-        schema = StructType.fromDDL(text)
-        if not isinstance(schema, StructType):
-            raise ValueError(f"that is a {schema.simpleString()}, without names of columns")
-    except (ParseException, ValueError, KeyError) as error:
-        raise OptionError(
-            f'option --value-schema is {text!r}; it must be columns as "id BIGINT, name STRING", '
-            f"a file with these, or with what StructType.json() gives ({_first_line(error)})"
-        ) from error
-    return schema
-
-
-def _is_file(text: str) -> bool:
-    try:
-        return Path(text).is_file()
-    except OSError:  # It is too long for a name.
-        return False
+def _reconcile(spark: SparkSession, archive: ArchiveLog, config: ReconcileConfig) -> int:
+    reports = reconcile(spark, archive, config.bootstrap_servers)
+    for report in reports:
+        _say(str(report))
+    if not reports:
+        _say("The archive is empty.")
+    return EXIT_FOUND if any(report.problems for report in reports) else EXIT_DONE
 
 
 def _await_end(query: StreamingQuery) -> bool:
@@ -309,10 +279,6 @@ def _await_end(query: StreamingQuery) -> bool:
         for number, handler in before.items():
             signal.signal(number, handler)
     return not is_told.is_set()
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), repr(error))
 
 
 def _say(line: str) -> None:

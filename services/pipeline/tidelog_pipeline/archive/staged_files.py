@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog_pipeline.archive.commits import AddedFile, ReadRange
+from tidelog_pipeline.archive.commits import ReadRange
 from tidelog_pipeline.archive.planned_offsets import Planned
 from tidelog_pipeline.archive.spans import LogId, Span, by_epoch
 
@@ -37,11 +37,12 @@ def check_whole(given: int, staged: Iterable[StagedRows], location: str) -> None
         )
 
 
-def added_files(staged: Iterable[StagedRows], size_of: Callable[[str], int]) -> list[AddedFile]:
+def rows_of_files(staged: Iterable[StagedRows]) -> dict[str, int]:
+    """By path, in order."""
     rows: dict[str, int] = {}
     for one in staged:
         rows[one.path] = rows.get(one.path, 0) + one.rows
-    return [AddedFile(path, count, size_of(path)) for path, count in sorted(rows.items())]
+    return dict(sorted(rows.items()))
 
 
 def read_ranges(

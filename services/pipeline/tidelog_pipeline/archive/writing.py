@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import unquote, urlparse
 
 from pyspark.sql import DataFrame, Observation
@@ -15,18 +16,25 @@ from tidelog.client.clock import Clock
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.spark.stream_offsets import StreamOffsets
 from tidelog_pipeline.archive.archive_log import CHECKPOINT, ArchiveLog
-from tidelog_pipeline.archive.commits import Archived, Commit
+from tidelog_pipeline.archive.commits import AddedFile, Archived, Commit
+from tidelog_pipeline.archive.file_checks import described
 from tidelog_pipeline.archive.planned_offsets import Planned, ends_of, offsets_of, planned_ranges
 from tidelog_pipeline.archive.rows import PARTITIONED_BY, archive_rows
 from tidelog_pipeline.archive.span_join import without_archived
 from tidelog_pipeline.archive.spans import LogId, Span
 from tidelog_pipeline.archive.staged_files import (
     StagedRows,
-    added_files,
     check_whole,
     read_ranges,
+    rows_of_files,
 )
 from tidelog_pipeline.archive.value_form import ValueForm
+
+
+class _Staged(NamedTuple):
+    location: str
+    rows: list[StagedRows]
+    files: tuple[AddedFile, ...]
 
 
 class ArchiveWriter:
@@ -68,10 +76,44 @@ class ArchiveWriter:
         log = self._log
         wanted = [(one, Span(at.first or 0, at.end)) for one, at in planned.items()]
         archived = Archived.within(log.state, wanted)
-        frame = without_archived(frame, archived)
-        staging = log.stage()
-        rows = archive_rows(frame, self._form, {one.topic: one.topic_id for one in planned})
-        location = str(log.directory.at(staging))
+        staged = self._staged(without_archived(frame, archived), planned)
+        commit = Commit(
+            staged.location,
+            self._clock.wall_ms(),
+            staged.files,
+            tuple(read_ranges(staged.rows, planned, [one.log for one in archived])),
+            query,
+            batch,
+        )
+        log.commit(commit)
+        return commit
+
+    def write_again(
+        self, frame: DataFrame, logs: Iterable[LogId], removed: Iterable[str] = ()
+    ) -> dict[LogId, int]:
+        """Rows that were archived before, and whose files are lost or damaged. `removed`: paths of
+        these files. Returns how many there were."""
+        staged = self._staged(frame, logs)
+        rows: dict[LogId, int] = {}
+        for one in staged.rows:
+            rows[one.log] = rows.get(one.log, 0) + one.rows
+        removed = tuple(removed)
+        if staged.files or removed:
+            self._log.commit(
+                Commit(
+                    staged.location,
+                    self._clock.wall_ms(),
+                    staged.files,
+                    removed=removed,
+                    keeps_removed=True,
+                )
+            )
+        return rows
+
+    def _staged(self, frame: DataFrame, logs: Iterable[LogId]) -> _Staged:
+        """Written and checked, and not committed."""
+        location = self._log.stage()
+        rows = archive_rows(frame, self._form, {one.topic: one.topic_id for one in logs})
         given = Observation()
         counted = rows.observe(given, sf.count(sf.lit(1)).alias("rows"))
         counted.write.mode("overwrite").partitionBy(*PARTITIONED_BY).parquet(location)
@@ -79,25 +121,17 @@ class ArchiveWriter:
         check_whole(given.get.get("rows", 0), staged, location)
         if self._strict:
             _check_read(staged, self._form)
-        commit = Commit(
-            staging,
-            self._clock.wall_ms(),
-            tuple(added_files(staged, lambda path: log.directory.size(f"{staging}/{path}"))),
-            tuple(read_ranges(staged, planned, [one.log for one in archived])),
-            query,
-            batch,
-        )
-        log.commit(commit)
-        return commit
+        files = described(rows.sparkSession, location, rows_of_files(staged))
+        return _Staged(location, staged, tuple(files))
 
     def _query_id(self) -> str:
-        text = self._log.directory.read(f"{CHECKPOINT}/metadata")
+        text = self._log.own.read(f"{CHECKPOINT}/metadata")
         assert text is not None, "Spark writes it before a query begins"
         return str(json.loads(text)["id"])
 
     def _offsets(self, batch: int) -> StreamOffsets | None:
         path = f"{CHECKPOINT}/offsets/{batch}"
-        text = self._log.directory.read(path)
+        text = self._log.own.read(path)
         return None if text is None else offsets_of(text, path)
 
 

@@ -26,7 +26,7 @@ _NOT_OFFERED = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP})
 
 
 class Directory:
-    """Paths are relative to `root`. Every error of the file system is an `OSError`."""
+    """Paths are relative to `root`, or absolute. Every error of the file system is an `OSError`."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -59,6 +59,14 @@ class Directory:
             found += [str(below / name) for name in names if not name.startswith(("_", "."))]
         return sorted(found)
 
+    def has_files(self, path: str) -> bool:
+        """Whether `files` finds any."""
+        return any(
+            not name.startswith(("_", "."))
+            for _, _, names in os.walk(self.at(path))
+            for name in names
+        )
+
     def size(self, path: str) -> int:
         return self.at(path).stat().st_size
 
@@ -76,7 +84,7 @@ class Directory:
             os.link(writing, target)
         finally:
             writing.unlink()
-        _sync(target.parent)
+        sync_directory(target.parent)
 
     def publish(self, staged: str, path: str) -> None:
         """Moves a file to where readers see it. Without effect where that was done before."""
@@ -87,24 +95,27 @@ class Directory:
         except FileNotFoundError:
             if not target.exists():
                 raise
-        _sync(target.parent)
+        sync_directory(target.parent)
 
     def exchange(self, staged: str, path: str) -> None:
         """Two directories change places, in one step where the file system has such a step. Where
         it has not, there is none at `path` for a moment, and for longer after a crash, until it is
-        done again."""
+        done again. Where there is none at `path`, the staged one comes there."""
         first, second = self.at(staged), self.at(path)
         aside = first.with_name(first.name + ".former")
+        if not second.exists() and not aside.exists():
+            self.publish(staged, path)
+            return
         if aside.exists() or not _exchanged(first, second):
             if not aside.exists():
                 second.rename(aside)
             first.rename(second)
             aside.rename(first)
-        _sync(second.parent)
+        sync_directory(second.parent)
 
     def sync(self, path: str) -> None:
         """What others have written to a file survives a loss of power."""
-        _sync(self.at(path))
+        sync_directory(self.at(path))
 
     def remove(self, path: str) -> None:
         """A file, or a directory with all that is in it; or nothing, where there is none."""
@@ -114,21 +125,44 @@ class Directory:
         else:
             target.unlink(missing_ok=True)
 
+    def remove_empty(self, path: str) -> None:
+        """A directory without anything in it, and those above it that are then empty, below
+        `root`."""
+        folder = self.at(path)
+        while folder != self.root and folder.is_relative_to(self.root):
+            try:
+                folder.rmdir()
+            except FileNotFoundError:
+                pass
+            except OSError:
+                return
+            folder = folder.parent
+
     @contextmanager
-    def held(self, path: str) -> Iterator[None]:
-        """Alone: raises `TidelogError` where another process holds it. It ends with the process,
-        however that ends."""
+    def held(self, path: str, *, create: bool = True, of: Path | None = None) -> Iterator[None]:
+        """Alone: raises `TidelogError` where another process holds it, with the name of what is
+        written (`of`, by default `root`). It ends with the process, however that ends. Without
+        `create` a lock that is not there is held by no process."""
         lock = self.at(path)
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        with lock.open("a+") as file:
+        if create:
+            lock.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            file = lock.open("a+" if create else "r+")
+        except FileNotFoundError:
+            if create:
+                raise
+            yield
+            return
+        with file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 file.seek(0)
+                writer = file.read().strip() or "another process"
                 raise TidelogError(
                     ErrorCode.INVALID_REQUEST,
-                    f"{self.root} is being written by {file.read().strip() or 'another process'}; "
-                    "wait until that has ended, or give another directory",
+                    f"{of or self.root} is being written by {writer}; "
+                    "until that has ended, or give another directory",
                 ) from None
             file.truncate(0)
             file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
@@ -147,7 +181,7 @@ def directory_at(location: str) -> Directory:
     return Directory(Path(told.path).absolute())
 
 
-def _sync(path: Path) -> None:
+def sync_directory(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

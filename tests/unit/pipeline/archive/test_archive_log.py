@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +12,9 @@ import pytest
 
 from tidelog.errors import TidelogError
 from tidelog_pipeline.archive import archive_log
-from tidelog_pipeline.archive.archive_log import LOCK, ArchiveLog
+from tidelog_pipeline.archive.archive_log import ArchiveLog
 from tidelog_pipeline.archive.commits import AddedFile, Commit, ReadRange
+from tidelog_pipeline.archive.layout import LOCK
 from tidelog_pipeline.archive.spans import LogId, Span
 from tidelog_pipeline.storage import directory as storage
 from tidelog_pipeline.storage.directory import Directory
@@ -25,12 +27,17 @@ class EndedError(Exception):
     pass
 
 
-class EndingDirectory(Directory):
-    """Ends before its step of this number."""
+class Steps:
+    def __init__(self, left: int) -> None:
+        self.left = left
 
-    def __init__(self, root: Path, ends_at: int) -> None:
+
+class EndingDirectory(Directory):
+    """Ends before the step of this number, of all that share them."""
+
+    def __init__(self, root: Path, steps: Steps) -> None:
         super().__init__(root)
-        self.left = ends_at
+        self.steps = steps
 
     def __getattribute__(self, name: str) -> Any:
         found = super().__getattribute__(name)
@@ -38,12 +45,25 @@ class EndingDirectory(Directory):
             return found
 
         def step(*given: Any) -> Any:
-            if self.left == 0:
+            if self.steps.left == 0:
                 raise EndedError(name)
-            self.left -= 1
+            self.steps.left -= 1
             return found(*given)
 
         return step
+
+
+def log_at(root: Path, directory: Directory | None = None) -> ArchiveLog:
+    own = Directory(root.with_name(f"{root.name}.state"))
+    return ArchiveLog(directory or Directory(root), lambda: own)
+
+
+def ending_log(root: Path, ends_at: int) -> ArchiveLog:
+    steps = Steps(ends_at)
+    own = EndingDirectory(root.with_name(f"{root.name}.state"), steps)
+    log = ArchiveLog(EndingDirectory(root, steps), lambda: own)
+    log.load()
+    return log
 
 
 def put(log: ArchiveLog, names: list[str], *, replaces: str = "") -> None:
@@ -51,7 +71,7 @@ def put(log: ArchiveLog, names: list[str], *, replaces: str = "") -> None:
     staging = log.stage()
     added = []
     for name in names:
-        path = log.directory.at(f"{staging}/{HOUR}/{name}.parquet")
+        path = Path(f"{staging}/{HOUR}/{name}.parquet")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(name)
         added.append(AddedFile(f"{HOUR}/{name}.parquet", 1, 1))
@@ -96,18 +116,19 @@ def test_a_commit_is_there_as_a_whole_or_not_at_all(
     outcomes = set()
     for ends_at in itertools.count():
         root = tmp_path / str(ends_at)
-        log = ArchiveLog(Directory(root))
+        log = log_at(root)
         log.recover()
         put(log, ["a"])
         put(log, ["b"])
-        log = ArchiveLog(EndingDirectory(root, ends_at))
-        log.load()
+        log = ending_log(root, ends_at)
         try:
             act(log)
             is_ended = False
         except EndedError:
             is_ended = True
-        state = ArchiveLog(Directory(root)).recover()
+        recovered = log_at(root)
+        assert recovered.recover() == []
+        state = recovered.state
         number = state.number
         outcomes.add(number)
         assert seen(root) == (after if number == 3 else before)
@@ -157,13 +178,13 @@ def test_only_what_came_since_is_read_to_know_an_archive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(archive_log, "STATE_EVERY", 4)
-    log = ArchiveLog(Directory(tmp_path))
+    log = log_at(tmp_path / "archive")
     log.recover()
     for n in range(11):
         put(log, [str(n)])
-    assert log.directory.names("_archive/state") == ["000000000004.json", "000000000008.json"]
-    assert log.directory.names("_archive/log")[0] == "000000000004.json"
-    assert ArchiveLog(Directory(tmp_path)).load() == log.state
+    assert log.own.names("state") == ["000000000004.json", "000000000008.json"]
+    assert log.own.names("log")[0] == "000000000004.json"
+    assert log_at(tmp_path / "archive").load() == log.state
 
 
 def test_a_second_writer_is_told_who_the_first_is(tmp_path: Path) -> None:
@@ -193,24 +214,108 @@ class BusyDirectory(Directory):
 def test_state_and_files_are_of_one_moment(
     tmp_path: Path, write: Callable[[ArchiveLog], None]
 ) -> None:
-    writer = ArchiveLog(Directory(tmp_path))
+    root = tmp_path / "archive"
+    writer = log_at(root)
     put(writer, ["a", "b"])
-    reader = ArchiveLog(BusyDirectory(tmp_path, lambda: write(writer)))
+    reader = log_at(root, BusyDirectory(root, lambda: write(writer)))
     found = reader.seen(lambda _: None)
     assert found.state.number == 2
     assert list(found.files) == found.state.paths
 
 
 def test_files_that_are_being_published_are_awaited(tmp_path: Path) -> None:
-    put(ArchiveLog(Directory(tmp_path)), ["a", "b"])
+    root = tmp_path / "archive"
+    put(log_at(root), ["a", "b"])
     # Once its commit is there, and one of its two files is published.
-    ended = ArchiveLog(EndingDirectory(tmp_path, ends_at=3))
-    ended.load()
+    ended = ending_log(root, ends_at=3)
     with pytest.raises(EndedError):
         add(ended)
-    reader, writer = ArchiveLog(Directory(tmp_path)), ArchiveLog(Directory(tmp_path))
+    reader, writer = log_at(root), log_at(root)
     assert len(reader.load().paths) == 4
-    assert len(Directory(tmp_path).files(".")) == 3
+    assert len(Directory(root).files(".")) == 3
     found = reader.seen(lambda _: writer.recover())
     assert list(found.files) == found.state.paths
     assert reader.seen(lambda _: None) == found
+
+
+def remove(log: ArchiveLog) -> None:
+    """What `expire` does."""
+    paths = tuple(log.state.paths)
+    log.commit(Commit(log.stage(), 0, removed=paths))
+
+
+def write_again(log: ArchiveLog) -> None:
+    """What `repair` does with a damaged file, and with one that no commit names."""
+    log.directory.at(f"{HOUR}/unknown.parquet").write_text("unknown")
+    staged = Path(log.stage(), HOUR, "c.parquet")
+    staged.parent.mkdir(parents=True)
+    staged.write_text("c")
+    removed = (f"{HOUR}/b.parquet", f"{HOUR}/unknown.parquet")
+    added = AddedFile(f"{HOUR}/c.parquet", 1, 1)
+    staging = str(staged.parents[3])
+    log.commit(Commit(staging, 0, (added,), removed=removed, keeps_removed=True))
+
+
+@pytest.mark.parametrize(
+    ("act", "after", "aside"),
+    [(remove, [], []), (write_again, ["a", "c"], ["b", "unknown"])],
+)
+def test_a_commit_that_removes_files_is_finished_wherever_it_ended(
+    tmp_path: Path, act: Callable[[ArchiveLog], None], after: list[str], aside: list[str]
+) -> None:
+    numbers = set()
+    for ends_at in itertools.count():
+        root = tmp_path / str(ends_at)
+        put(log_at(root), ["a", "b"])
+        log = ending_log(root, ends_at)
+        with contextlib.suppress(EndedError):
+            act(log)
+        recovered = log_at(root)
+        recovered.recover()
+        numbers.add(recovered.state.number)
+        if recovered.state.number == 2:
+            assert seen(root) == after
+            assert [Path(path).stem for path in recovered.state.paths] == after
+            kept = recovered.own.files("removed/000000000002")
+            assert [Path(path).stem for path in kept] == aside
+            assert list(root.iterdir()) if after else not list(root.iterdir())
+        if log.state.number == 2 and log.own.steps.left > 0:  # type: ignore[attr-defined]
+            break
+    assert numbers == {1, 2}
+
+
+@pytest.mark.parametrize("act", [add, merge])
+def test_a_file_of_the_last_commit_that_is_lost_is_found_and_the_others_stay(
+    tmp_path: Path, act: Callable[[ArchiveLog], None]
+) -> None:
+    root = tmp_path / "archive"
+    put(log_at(root), ["a", "b"])
+    log = log_at(root)
+    log.load()
+    act(log)
+    lost = log.state.paths[-1] if act is add else log.state.paths[0]
+    log.directory.remove(lost)
+    writer = log_at(root)
+    assert writer.recover() == [lost]
+    assert seen(root) == (["a", "b", "c"] if act is add else [])
+    put(writer, ["e"])
+    assert log_at(root).recover() == []
+
+
+def test_a_reader_finds_a_log_that_is_moved_while_it_loads(tmp_path: Path) -> None:
+    root, moved = tmp_path / "archive", tmp_path / "moved"
+    writer = log_at(root)
+    put(writer, ["a"])
+    put(writer, ["b"])
+    places = iter([writer.own, Directory(moved), Directory(moved), Directory(moved)])
+
+    def find() -> Directory:
+        found = next(places)
+        if found.root == moved and writer.own.root.exists():
+            writer.own.root.rename(moved)
+        return found
+
+    reader = ArchiveLog(Directory(root), lambda: writer.own)
+    reader._find_own = find
+    assert reader.load().number == 2
+    assert reader.own.root == moved

@@ -1,28 +1,33 @@
 import pytest
 
 from tidelog.errors import TidelogError
-from tidelog_pipeline.archive.commits import (
-    AddedFile,
-    Archived,
-    ArchiveState,
-    Commit,
-    ReadRange,
+from tidelog_pipeline.archive.commit_json import (
     commit_from_json,
     commit_to_json,
     state_from_json,
     state_to_json,
 )
+from tidelog_pipeline.archive.commits import (
+    AddedFile,
+    Archived,
+    ArchiveState,
+    Commit,
+    ExpiredRows,
+    LostRows,
+    ReadRange,
+)
 from tidelog_pipeline.archive.spans import LogId, Span
 
 LOG = LogId("sea", "id-1", 0)
+SHA256 = "ab" * 32
 HOUR = "topic=sea/date=2026-11-22/hour=10"
 
 
 def batch(number: int, offsets: Span, epochs: dict[int, Span]) -> Commit:
     return Commit(
-        "_archive/staging/1",
+        "staging/000000000001",
         1_700_000_000_000,
-        (AddedFile(f"{HOUR}/{number}.parquet", offsets.size, 1_000),),
+        (AddedFile(f"{HOUR}/{number}.parquet", offsets.size, 1_000, SHA256),),
         (ReadRange(LOG, offsets, offsets.size, 1, epochs),),
         "query",
         number,
@@ -55,7 +60,7 @@ def test_a_batch_that_was_committed_is_known_and_no_other() -> None:
 def test_a_compaction_takes_the_place_of_an_hour_and_adds_no_rows() -> None:
     found = state()
     merged = AddedFile(f"{HOUR}/merged.parquet", 30, 1_500)
-    found.apply(Commit("_archive/staging/3", 0, (merged,), replaces=HOUR))
+    found.apply(Commit("staging/000000000003", 0, (merged,), replaces=HOUR))
     assert found.paths == [merged.path]
     assert found.rows[LOG] == 30
 
@@ -70,13 +75,61 @@ def test_records_that_are_there_are_known_by_their_epoch() -> None:
     assert Archived.within(state(), [(LOG, Span(30, 40))]) == []
 
 
+def test_removed_files_are_gone_and_their_rows_are_expired_or_lost() -> None:
+    found = state()
+    first, second = found.paths
+    expired = Commit("", 0, removed=(first,), expired=(ExpiredRows(LOG, 10),), expired_before_ms=7)
+    found.apply(expired)
+    assert found.paths == [second]
+    assert (found.rows[LOG], found.expired[LOG], found.expired_before_ms) == (20, 10, 7)
+    # What was archived is not archived again.
+    assert found.covered == state().covered
+    found.apply(Commit("", 0, removed=(second, "unknown.parquet"), keeps_removed=True))
+    assert (found.files, found.rows[LOG]) == ({}, 20)
+    for offsets in (Span(10, 12), Span(12, 15)):
+        found.apply(Commit("", 0, lost=(LostRows(LOG, 2, (offsets,)),)))
+    assert found.rows[LOG] == 16
+    assert found.lost == {LOG: LostRows(LOG, 4, (Span(10, 15),))}
+
+
 def test_their_forms_in_json_are_read_as_they_were_written() -> None:
     commit = batch(7, Span(0, 10), {3: Span(0, 10)})
     assert commit_from_json(commit_to_json(commit), "7.json") == commit
-    assert state_from_json(state_to_json(state()), "2.json") == state()
+    changed = Commit(
+        "staging/000000000003",
+        1,
+        removed=("a.parquet",),
+        keeps_removed=True,
+        expired=(ExpiredRows(LOG, 3),),
+        expired_before_ms=9,
+        lost=(LostRows(LOG, 2, (Span(0, 1), Span(4, 5))),),
+    )
+    assert commit_from_json(commit_to_json(changed), "8.json") == changed
+    added_up = state()
+    added_up.apply(changed)
+    assert state_from_json(state_to_json(added_up), "3.json") == added_up
 
 
-@pytest.mark.parametrize("text", [b"", b"[]", b'{"version": 2}', b'{"version": 1}'])
+def test_what_a_release_without_checksums_has_written_is_read() -> None:
+    commit = (
+        b'{"version":1,"staging":"_archive/staging/000000000001","committed_at_ms":5,"query":"q",'
+        b'"batch":0,"replaces":"","added":[["a/1.parquet",10,99]],'
+        b'"read":[["sea","id-1",0,0,10,10,1,{"3":[0,10]}]]}'
+    )
+    read = ReadRange(LOG, Span(0, 10), 10, 1, {3: Span(0, 10)})
+    added = AddedFile("a/1.parquet", 10, 99)
+    staging = "_archive/staging/000000000001"
+    assert commit_from_json(commit, "1.json") == Commit(staging, 5, (added,), (read,), "q", 0)
+    old_state = (
+        b'{"version":1,"number":1,"files":[["a/1.parquet",10,99]],'
+        b'"logs":[["sea","id-1",0,10,1,[[0,10]],{"3":[[0,10]]}]],"batches":{"q":0}}'
+    )
+    added_up = ArchiveState()
+    added_up.apply(commit_from_json(commit, "1.json"))
+    assert state_from_json(old_state, "1.json") == added_up
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b'{"version": 3}', b'{"version": 1}'])
 def test_what_is_damaged_or_of_another_version_is_told(text: bytes) -> None:
     for read in (commit_from_json, state_from_json):
         with pytest.raises(TidelogError, match=r"12.json is no part of an archive"):

@@ -1,14 +1,14 @@
 import pytest
 
 from tidelog.errors import TidelogError
-from tidelog_pipeline.archive.commits import AddedFile, ReadRange
+from tidelog_pipeline.archive.commits import ReadRange
 from tidelog_pipeline.archive.planned_offsets import Planned
 from tidelog_pipeline.archive.spans import LogId, Span
 from tidelog_pipeline.archive.staged_files import (
     StagedRows,
-    added_files,
     check_whole,
     read_ranges,
+    rows_of_files,
 )
 
 LOG, OTHER = LogId("sea", "id", 0), LogId("sea", "id", 1)
@@ -21,10 +21,7 @@ ROWS = [
 
 def test_files_have_the_rows_of_all_their_logs() -> None:
     rows = [*ROWS, StagedRows("a", OTHER, 1, 3, 0, 0, 2)]
-    assert added_files(rows, {"a": 100, "b": 200}.__getitem__) == [
-        AddedFile("a", 8, 100),
-        AddedFile("b", 4, 200),
-    ]
+    assert rows_of_files(rows) == {"a": 8, "b": 4}
 
 
 def test_rows_that_the_driver_does_not_see_are_an_error() -> None:

@@ -1,0 +1,178 @@
+"""Commits and what they add up to, as JSON. Pure.
+
+Version 1, of releases before checksums, repair and expiry, is read as well. Version 2 is written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog_pipeline.archive.commits import (
+    AddedFile,
+    ArchiveState,
+    Commit,
+    ExpiredRows,
+    LostRows,
+    ReadRange,
+)
+from tidelog_pipeline.archive.spans import LogId, Span
+
+VERSION = 2
+_KNOWN = (1, VERSION)
+
+
+def commit_to_json(commit: Commit) -> bytes:
+    return _text(
+        {
+            "version": VERSION,
+            "staging": commit.staging,
+            "committed_at_ms": commit.committed_at_ms,
+            "query": commit.query,
+            "batch": commit.batch,
+            "replaces": commit.replaces,
+            "added": [list(file) for file in commit.added],
+            "read": [
+                [*read.log, *read.offsets, read.rows, read.unread, _epochs_value(read.epochs)]
+                for read in commit.read
+            ],
+            "removed": list(commit.removed),
+            "keeps_removed": commit.keeps_removed,
+            "expired": [[*one.log, one.rows] for one in commit.expired],
+            "expired_before_ms": commit.expired_before_ms,
+            "lost": [_lost_value(one) for one in commit.lost],
+        }
+    )
+
+
+def commit_from_json(text: bytes, name: str) -> Commit:
+    """Raises `TidelogError` for what `commit_to_json` of a known version did not make."""
+    value = _value(text, name)
+    try:
+        commit = Commit(
+            value["staging"],
+            value["committed_at_ms"],
+            tuple(AddedFile(*file) for file in value["added"]),
+            tuple(_read_range(*fields) for fields in value["read"]),
+            value["query"],
+            value["batch"],
+            value["replaces"],
+        )
+        if value["version"] == 1:
+            return commit
+        return commit._replace(
+            removed=tuple(value["removed"]),
+            keeps_removed=value["keeps_removed"],
+            expired=tuple(ExpiredRows(LogId(*log), rows) for *log, rows in value["expired"]),
+            expired_before_ms=value["expired_before_ms"],
+            lost=tuple(_lost_rows(*fields) for fields in value["lost"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise _unreadable(name, repr(error)) from error
+
+
+def state_to_json(state: ArchiveState) -> bytes:
+    return _text(
+        {
+            "version": VERSION,
+            "number": state.number,
+            "files": [list(file) for files in state.files.values() for file in files.values()],
+            "logs": [
+                [
+                    *log,
+                    state.rows[log],
+                    state.unread[log],
+                    [list(span) for span in covered],
+                    {e: [list(s) for s in spans] for e, spans in state.epochs[log].items()},
+                ]
+                for log, covered in state.covered.items()
+            ],
+            "batches": state.batches,
+            "expired": [[*log, rows] for log, rows in state.expired.items()],
+            "expired_before_ms": state.expired_before_ms,
+            "lost": [_lost_value(one) for one in state.lost.values()],
+        }
+    )
+
+
+def state_from_json(text: bytes, name: str) -> ArchiveState:
+    """Raises `TidelogError`."""
+    value = _value(text, name)
+    try:
+        state = ArchiveState(value["number"], batches=value["batches"])
+        for file in (AddedFile(*fields) for fields in value["files"]):
+            state.files.setdefault(file.hour, {})[file.path] = file
+        for topic, topic_id, partition, rows, unread, covered, epochs in value["logs"]:
+            log = LogId(topic, topic_id, partition)
+            state.rows[log], state.unread[log] = rows, unread
+            state.covered[log] = tuple(Span(*span) for span in covered)
+            state.epochs[log] = {
+                int(epoch): tuple(Span(*span) for span in spans) for epoch, spans in epochs.items()
+            }
+        if value["version"] > 1:
+            state.expired = {LogId(*log): rows for *log, rows in value["expired"]}
+            state.expired_before_ms = value["expired_before_ms"]
+            lost = (_lost_rows(*fields) for fields in value["lost"])
+            state.lost = {one.log: one for one in lost}
+    except (KeyError, TypeError, ValueError) as error:
+        raise _unreadable(name, repr(error)) from error
+    return state
+
+
+def _epochs_value(epochs: Mapping[int, Span]) -> dict[str, list[int]]:
+    return {str(epoch): list(span) for epoch, span in epochs.items()}
+
+
+def _lost_value(lost: LostRows) -> list[Any]:
+    return [*lost.log, lost.rows, [list(span) for span in lost.offsets]]
+
+
+def _lost_rows(
+    topic: str, topic_id: str, partition: int, rows: int, offsets: list[list[int]]
+) -> LostRows:
+    spans = tuple(Span(*span) for span in offsets)
+    return LostRows(LogId(topic, topic_id, partition), rows, spans)
+
+
+def _read_range(
+    topic: str,
+    topic_id: str,
+    partition: int,
+    first: int,
+    end: int,
+    rows: int,
+    unread: int,
+    epochs: Mapping[str, list[int]],
+) -> ReadRange:
+    return ReadRange(
+        LogId(topic, topic_id, partition),
+        Span(first, end),
+        rows,
+        unread,
+        {int(epoch): Span(*span) for epoch, span in epochs.items()},
+    )
+
+
+def _text(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _value(text: bytes, name: str) -> Any:
+    try:
+        value = json.loads(text)
+        version = value["version"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise _unreadable(name, repr(error)) from error
+    if version not in _KNOWN:
+        raise _unreadable(name, f"it has version {version!r}, this is {VERSION}")
+    return value
+
+
+def _unreadable(name: str, why: str) -> TidelogError:
+    return TidelogError(
+        ErrorCode.INVALID_REQUEST,
+        f"{name} is no part of an archive that can be read here ({why}); restore it, or go on with "
+        "the version that wrote it",
+    )

@@ -1,0 +1,117 @@
+"""Whether files of an archive are as they were committed: run by executors, for the driver."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from tidelog_pipeline.archive.commits import AddedFile
+
+_BUFFER_BYTES = 1 << 20
+_BATCH_ROWS = 8_192
+# Files that the driver looks for at once: each is a round trip to the file system.
+_LOOKS_AT_ONCE = 16
+# As much as the driver reads by itself, which is quicker than a job of Spark.
+_BYTES_OF_DRIVER = 64 << 20
+# About as much as a task reads.
+_BYTES_OF_TASK = 256 << 20
+
+_Item = TypeVar("_Item")
+_Found = TypeVar("_Found")
+
+
+def described(
+    spark: SparkSession, location: str, rows_of_files: Mapping[str, int]
+) -> list[AddedFile]:
+    """Files that were just written below `location`, with their sizes and checksums."""
+    sizes = {path: Path(location, path).stat().st_size for path in rows_of_files}
+    paths = list(sizes)
+    sums = _mapped(spark, lambda path: sha256_of(Path(location, path)), paths, sizes.values())
+    return [
+        AddedFile(path, rows_of_files[path], sizes[path], checksum)
+        for path, checksum in zip(paths, sums, strict=True)
+    ]
+
+
+def absent_or_cut(root: Path, files: Iterable[AddedFile]) -> dict[str, str]:
+    """What is wrong with files, by path, as far as their sizes show."""
+    listed = list(files)
+    with ThreadPoolExecutor(_LOOKS_AT_ONCE) as pool:
+        found = pool.map(lambda file: wrong_size(root, file), listed)
+    return {file.path: why for file, why in zip(listed, found, strict=True) if why}
+
+
+def damaged(spark: SparkSession, root: Path, files: Iterable[AddedFile]) -> dict[str, str]:
+    """What is wrong with files, by path, as every byte of them shows."""
+    listed = list(files)
+    found = _mapped(
+        spark, lambda file: damage(root, file), listed, [file.size_bytes for file in listed]
+    )
+    return {file.path: why for file, why in zip(listed, found, strict=True) if why}
+
+
+def wrong_size(root: Path, file: AddedFile) -> str:
+    """Empty: none."""
+    try:
+        size = (root / file.path).stat().st_size
+    except FileNotFoundError:
+        return "it is missing"
+    except OSError as error:
+        return f"it cannot be read ({error.strerror})"
+    if size != file.size_bytes:
+        return f"it has {size} bytes, and had {file.size_bytes} when it was committed"
+    return ""
+
+
+def damage(root: Path, file: AddedFile) -> str:
+    """Empty: none. Reads all of the file: against its checksum, or, if it was committed without
+    one, against those of its Parquet pages."""
+    problem = wrong_size(root, file)
+    if problem:
+        return problem
+    try:
+        if file.sha256:
+            is_same = sha256_of(root / file.path) == file.sha256
+            return "" if is_same else "its SHA-256 is not the one it was committed with"
+        rows = _rows_by_pages(root / file.path)
+    except (OSError, pa.ArrowException) as error:
+        return f"it cannot be read ({_first_line(error)})"
+    return "" if rows == file.rows else f"it has {rows} rows, and by its commit {file.rows}"
+
+
+def sha256_of(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb", buffering=0) as file:
+        while read := file.read(_BUFFER_BYTES):
+            digest.update(read)
+    return digest.hexdigest()
+
+
+def _rows_by_pages(path: Path) -> int:
+    with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        return sum(len(batch) for batch in file.iter_batches(_BATCH_ROWS))
+
+
+def _mapped(
+    spark: SparkSession,
+    act: Callable[[_Item], _Found],
+    items: Sequence[_Item],
+    sizes: Iterable[int],
+) -> list[_Found]:
+    """In the order of `items`."""
+    total = sum(sizes)
+    if total <= _BYTES_OF_DRIVER:
+        return [act(item) for item in items]
+    tasks = min(len(items), max(spark.sparkContext.defaultParallelism, total // _BYTES_OF_TASK))
+    return spark.sparkContext.parallelize(items, tasks).map(act).collect()
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), repr(error))

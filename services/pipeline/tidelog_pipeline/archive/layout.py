@@ -1,0 +1,160 @@
+"""Where an archive lies: its table, and beside it what belongs to the archive alone.
+
+Readers open `OUTPUT/**/*.parquet`, so that every Parquet file below OUTPUT is a committed one. The
+commit log, the checkpoint, the lock and the staged files lie in the state directory, by default
+`OUTPUT.state`. It is on the file system of OUTPUT, since staged files are renamed to where readers
+see them. Former releases kept it in `OUTPUT/_archive`; the first writer moves it, in one rename.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tidelog_pipeline.errors import JobError
+from tidelog_pipeline.storage.directory import Directory, sync_directory
+
+# Where former releases kept it, below OUTPUT.
+FORMER = "_archive"
+SUFFIX = ".state"
+LOCK = "lock"
+# Says of a state directory that was chosen which archive it belongs to.
+_TABLE = "table.json"
+_OTHER_FILE_SYSTEM = frozenset({errno.EXDEV})
+_NOT_WRITABLE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+
+
+class ArchiveLayout:
+    """`chosen`: the state directory; None: the default. Errors are `JobError`s."""
+
+    def __init__(self, table: Directory, chosen: Path | None = None) -> None:
+        self.table = table
+        self._chosen = chosen
+        self.state_root = chosen or table.root.with_name(table.root.name + SUFFIX)
+        self._former_root = table.root / FORMER
+        if chosen is not None:
+            self._check_chosen(chosen)
+
+    def current_state(self) -> Directory:
+        """For a reader, who changes nothing: where it is now, and where it will be in an archive
+        that is yet to be begun."""
+        if not self._is_migrated() and self._former_root.is_dir():
+            return Directory(self._former_root)
+        self._check_belongs()
+        return Directory(self.state_root)
+
+    @contextmanager
+    def held_by_writer(self) -> Iterator[Directory]:
+        """The state directory, created or migrated if need be, which nobody else writes."""
+        self.table.root.mkdir(parents=True, exist_ok=True)
+        self._migrate()
+        self._check_belongs()
+        with self._explained():
+            self.state_root.mkdir(parents=True, exist_ok=True)
+        state = Directory(self.state_root)
+        with state.held(LOCK, of=self.table.root):
+            with self._explained():
+                self._check_renames()
+            if self._chosen is not None and state.read(_TABLE) is None:
+                state.create(_TABLE, json.dumps({"output": self._relative_table()}).encode())
+            yield state
+
+    def _migrate(self) -> None:
+        """A rename, which has happened or not whenever this process ends."""
+        if self._former_root == self.state_root or not self._former_root.is_dir():
+            return
+        if self._is_migrated():
+            raise JobError(
+                f"{self._former_root} and {self.state_root} both have commits of the archive "
+                f"{self.table.root}: a former release has written to it after it was migrated. "
+                f"Stop that, check it with `archive reconcile`, and remove {self._former_root}"
+            )
+        with self.table.held(f"{FORMER}/{LOCK}", create=False), self._explained():
+            self.state_root.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                self._former_root.rename(self.state_root)
+            except FileNotFoundError:
+                # Another writer of this release was faster.
+                return
+            sync_directory(self.state_root.parent)
+            sync_directory(self.table.root)
+
+    def _is_migrated(self) -> bool:
+        """Whether there is anything: to an empty directory the former one can be renamed."""
+        try:
+            return any(self.state_root.iterdir())
+        except FileNotFoundError:
+            return False
+
+    def _check_belongs(self) -> None:
+        state = Directory(self.state_root)
+        if not self._is_migrated() and self._has_table():
+            raise JobError(
+                f"{self.table.root} has Parquet files, and there are no commits of an archive in "
+                f"{self.state_root}: set state_directory to where they are, restore them, or give "
+                "an empty directory as output"
+            )
+        text = None if self._chosen is None else state.read(_TABLE)
+        if text is not None and json.loads(text)["output"] != self._relative_table():
+            raise JobError(
+                f"{self.state_root} is the state directory of another archive "
+                f"({json.loads(text)['output']}, relative to it), not of {self.table.root}: give "
+                f"each archive its own, or remove {self.state_root / _TABLE} if it was moved"
+            )
+
+    def _has_table(self) -> bool:
+        topics = [name for name in self.table.names(".") if name.startswith("topic=")]
+        return any(self.table.has_files(topic) for topic in topics)
+
+    def _check_renames(self) -> None:
+        """A staged file can be renamed to where readers see it."""
+        probe = f".probe-{os.getpid()}"
+        source, target = self.state_root / probe, self.table.root / probe
+        try:
+            source.touch()
+            source.rename(target)
+        finally:
+            source.unlink(missing_ok=True)
+            target.unlink(missing_ok=True)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if error.errno in _OTHER_FILE_SYSTEM:
+                raise JobError(
+                    f"the state directory {self.state_root} is on another file system than "
+                    f"{self.table.root}: mount a volume that holds both (output = a directory "
+                    "within it), or set state_directory to a directory on the same file system, "
+                    f"such as {self._former_root}, where readers of {self.table.root}/**/*.parquet "
+                    "may see staged files"
+                ) from error
+            if error.errno in _NOT_WRITABLE:
+                raise JobError(
+                    f"the state directory {self.state_root} cannot be written ({error.strerror}): "
+                    "let this user write there, or set state_directory to another directory on the "
+                    f"file system of {self.table.root}"
+                ) from error
+            raise
+
+    def _check_chosen(self, chosen: Path) -> None:
+        root = self.table.root
+        if root.is_relative_to(chosen):
+            raise JobError(
+                f"state_directory {chosen} is or contains the output {root}; give one beside it"
+            )
+        if chosen.is_relative_to(root) and not chosen.relative_to(root).parts[0].startswith(
+            ("_", ".")
+        ):
+            raise JobError(
+                f"state_directory {chosen} is within the output {root}, where readers would see "
+                f"staged files: give one beside it, or one whose name there begins with _"
+            )
+
+    def _relative_table(self) -> str:
+        return os.path.relpath(self.table.root, self.state_root)
