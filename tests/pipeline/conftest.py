@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from pipeline.archives import Act
 from spark.running import Running, running
 from spark.session import local_spark
+from tidelog_pipeline.archive import job
+from tidelog_pipeline.running import EXIT_FAULT
 
 ROOT = Path(__file__).parents[2]
 LONG = ("test_archive_kills.py", "test_readme.py")
@@ -45,3 +48,23 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with local_spark("local[2]", LIBRARIES, tmp_path_factory.mktemp("warehouse")) as session:
         yield session
+
+
+@pytest.fixture
+def act(
+    spark: SparkSession,  # noqa: ARG001 - the session that the job finds
+    cluster: Running,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> Act:
+    """Runs the job; returns what it says, or raises what it finds wrong."""
+
+    def act(action: str, *flags: str, fails: int = 0) -> list[str]:
+        brokers = [] if action in ("compact", "expire") else ["--bootstrap", cluster.bootstrap]
+        capsys.readouterr()
+        status = job.main([action, "--output", str(tmp_path / "archive"), *brokers, *flags])
+        said = capsys.readouterr()
+        assert status == fails, said.err or said.out
+        return (said.err if fails == EXIT_FAULT else said.out).splitlines()
+
+    return act

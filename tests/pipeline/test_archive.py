@@ -8,7 +8,6 @@ import signal
 import threading
 import time
 import urllib.request
-from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -17,10 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from pipeline.archives import BEGAN_MS, Act, all_of, fill, log_of, places
 from spark.running import Running
 from tidelog.client import SyncAdmin, SyncProducer
 from tidelog.model import TopicPartition
-from tidelog_pipeline.archive import job, protobuf_values, reconciling, writing
+from tidelog_pipeline.archive import protobuf_values, reconciling, writing
 from tidelog_pipeline.archive.archive_log import CHECKPOINT, ArchiveLog
 from tidelog_pipeline.lag.query_places import query_places
 from tidelog_pipeline.lag.samples import QueryPlace
@@ -31,53 +31,7 @@ from unit.pipeline.archive.messages import DESCRIPTORS
 
 # A busy machine takes its time to start Python in a worker.
 PATIENCE_S = 400
-HOUR_MS = 3_600_000
-# 2023-11-14T22:13:20Z
-BEGAN_MS = 1_700_000_000_000
 LONG_SCHEMA = ", ".join(f"column_{number} BIGINT" for number in range(40))
-
-Act = Callable[..., list[str]]
-
-
-@pytest.fixture
-def act(
-    spark: SparkSession,  # noqa: ARG001 - the session that the job finds
-    cluster: Running,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> Act:
-    """Runs the job; returns what it says, or raises what it finds wrong."""
-
-    def act(action: str, *flags: str, fails: int = 0) -> list[str]:
-        brokers = [] if action == "compact" else ["--bootstrap", cluster.bootstrap]
-        capsys.readouterr()
-        status = job.main([action, "--output", str(tmp_path / "archive"), *brokers, *flags])
-        said = capsys.readouterr()
-        assert status == fails, said.err or said.out
-        return (said.err if fails == EXIT_FAULT else said.out).splitlines()
-
-    return act
-
-
-def fill(cluster: Running, topic: str, partition: int, values: list[bytes], hour: int = 0) -> None:
-    with SyncProducer(cluster.bootstrap) as producer:
-        at_ms = BEGAN_MS + hour * HOUR_MS
-        producer.send_many(topic, values, partition=partition, timestamps_ms=at_ms)
-
-
-def places(spark: SparkSession, tmp_path: Path) -> list[tuple[int, int]]:
-    """As anybody reads it who knows nothing of archives."""
-    table = spark.read.parquet(str(tmp_path / "archive"))
-    return sorted((row.partition, row.offset) for row in table.collect())
-
-
-def all_of(count: int, partitions: int = 1) -> list[tuple[int, int]]:
-    return [(p, n) for p in range(partitions) for n in range(count)]
-
-
-def log_of(tmp_path: Path) -> ArchiveLog:
-    own = Directory(tmp_path / "archive.state")
-    return ArchiveLog(Directory(tmp_path / "archive"), lambda: own)
 
 
 def test_runs_archive_what_has_come_by_topic_date_and_hour(

@@ -6,9 +6,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidelog_pipeline.archive.commits import Archived
 from tidelog_pipeline.archive.span_join import (
+    only_archived,
     with_topic_id,
     within_logs,
-    within_records,
     without_archived,
 )
 from tidelog_pipeline.archive.spans import LogId, Span
@@ -47,7 +47,7 @@ def test_rows_of_5000_partitions_and_20_epochs_are_filtered_by_their_spans(
     ]
     [left] = without_archived(rows, archived).collect()
     assert (left.partition, left.leader_epoch) == (7, 7)
-    assert within_records(rows, archived).count() == PARTITIONS * EPOCHS - 1
+    assert only_archived(rows, archived).count() == PARTITIONS * EPOCHS - 1
 
 
 def test_a_record_of_another_epoch_or_topic_is_another_one(spark: SparkSession) -> None:

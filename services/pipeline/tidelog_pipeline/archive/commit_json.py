@@ -14,8 +14,7 @@ from tidelog_pipeline.archive.commits import (
     AddedFile,
     ArchiveState,
     Commit,
-    ExpiredRows,
-    LostRows,
+    GoneRows,
     ReadRange,
 )
 from tidelog_pipeline.archive.spans import LogId, Span
@@ -40,9 +39,9 @@ def commit_to_json(commit: Commit) -> bytes:
             ],
             "removed": list(commit.removed),
             "keeps_removed": commit.keeps_removed,
-            "expired": [[*one.log, one.rows] for one in commit.expired],
+            "expired": [_gone_value(one) for one in commit.expired],
             "expired_before_ms": commit.expired_before_ms,
-            "lost": [_lost_value(one) for one in commit.lost],
+            "lost": [_gone_value(one) for one in commit.lost],
         }
     )
 
@@ -65,9 +64,9 @@ def commit_from_json(text: bytes, name: str) -> Commit:
         return commit._replace(
             removed=tuple(value["removed"]),
             keeps_removed=value["keeps_removed"],
-            expired=tuple(ExpiredRows(LogId(*log), rows) for *log, rows in value["expired"]),
+            expired=tuple(_gone_rows(*fields) for fields in value["expired"]),
             expired_before_ms=value["expired_before_ms"],
-            lost=tuple(_lost_rows(*fields) for fields in value["lost"]),
+            lost=tuple(_gone_rows(*fields) for fields in value["lost"]),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise _unreadable(name, repr(error)) from error
@@ -90,9 +89,9 @@ def state_to_json(state: ArchiveState) -> bytes:
                 for log, covered in state.covered.items()
             ],
             "batches": state.batches,
-            "expired": [[*log, rows] for log, rows in state.expired.items()],
+            "expired": [_gone_value(one) for one in state.expired.values()],
             "expired_before_ms": state.expired_before_ms,
-            "lost": [_lost_value(one) for one in state.lost.values()],
+            "lost": [_gone_value(one) for one in state.lost.values()],
         }
     )
 
@@ -112,10 +111,9 @@ def state_from_json(text: bytes, name: str) -> ArchiveState:
                 int(epoch): tuple(Span(*span) for span in spans) for epoch, spans in epochs.items()
             }
         if value["version"] > 1:
-            state.expired = {LogId(*log): rows for *log, rows in value["expired"]}
+            state.expired = _by_log(value["expired"])
             state.expired_before_ms = value["expired_before_ms"]
-            lost = (_lost_rows(*fields) for fields in value["lost"])
-            state.lost = {one.log: one for one in lost}
+            state.lost = _by_log(value["lost"])
     except (KeyError, TypeError, ValueError) as error:
         raise _unreadable(name, repr(error)) from error
     return state
@@ -125,15 +123,19 @@ def _epochs_value(epochs: Mapping[int, Span]) -> dict[str, list[int]]:
     return {str(epoch): list(span) for epoch, span in epochs.items()}
 
 
-def _lost_value(lost: LostRows) -> list[Any]:
-    return [*lost.log, lost.rows, [list(span) for span in lost.offsets]]
+def _gone_value(gone: GoneRows) -> list[Any]:
+    return [*gone.log, gone.rows, [list(span) for span in gone.offsets]]
 
 
-def _lost_rows(
+def _by_log(values: list[list[Any]]) -> dict[LogId, GoneRows]:
+    return {one.log: one for one in (_gone_rows(*fields) for fields in values)}
+
+
+def _gone_rows(
     topic: str, topic_id: str, partition: int, rows: int, offsets: list[list[int]]
-) -> LostRows:
+) -> GoneRows:
     spans = tuple(Span(*span) for span in offsets)
-    return LostRows(LogId(topic, topic_id, partition), rows, spans)
+    return GoneRows(LogId(topic, topic_id, partition), rows, spans)
 
 
 def _read_range(

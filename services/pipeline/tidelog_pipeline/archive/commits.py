@@ -11,7 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
-from tidelog_pipeline.archive.spans import LogId, Span, united
+from tidelog_pipeline.archive.spans import LogId, Span, fewer, united
+
+# Of a partition: where times are not in the order of offsets, those of expired rows have gaps.
+MAX_EXPIRED_SPANS = 64
 
 
 class AddedFile(NamedTuple):
@@ -40,16 +43,9 @@ class ReadRange(NamedTuple):
     epochs: Mapping[int, Span]
 
 
-class ExpiredRows(NamedTuple):
-    """Rows that were removed on purpose."""
-
-    log: LogId
-    rows: int
-
-
-class LostRows(NamedTuple):
-    """Rows whose files are lost or damaged and that the log does not have any more. `offsets`:
-    those at which the archive has no row, some of which may never have had a record."""
+class GoneRows(NamedTuple):
+    """Rows that were archived and are no longer there. `offsets`: those at which the archive has
+    no row since, some of which may never have had a record."""
 
     log: LogId
     rows: int
@@ -62,8 +58,9 @@ class Commit(NamedTuple):
     these take the place of.
 
     `removed`: paths of files that are removed, or moved out of readers' sight if
-    `keeps_removed`; the archive need not know them. `expired_before_ms`: rows of earlier hours are
-    expired from now on; 0: this is not a commit of `expire`."""
+    `keeps_removed`; the archive need not know them. `expired`: rows of removed files that were
+    removed on purpose; `expired_before_ms`: rows of earlier hours are expired from now on; 0: this
+    is not a commit of `expire`. `lost`: rows that neither files nor logs have any more."""
 
     staging: str
     committed_at_ms: int
@@ -74,9 +71,9 @@ class Commit(NamedTuple):
     replaces: str = ""
     removed: tuple[str, ...] = ()
     keeps_removed: bool = False
-    expired: tuple[ExpiredRows, ...] = ()
+    expired: tuple[GoneRows, ...] = ()
     expired_before_ms: int = 0
-    lost: tuple[LostRows, ...] = ()
+    lost: tuple[GoneRows, ...] = ()
 
 
 @dataclass(slots=True)
@@ -93,9 +90,9 @@ class ArchiveState:
     rows: dict[LogId, int] = field(default_factory=dict)
     unread: dict[LogId, int] = field(default_factory=dict)
     batches: dict[str, int] = field(default_factory=dict)
-    expired: dict[LogId, int] = field(default_factory=dict)
+    expired: dict[LogId, GoneRows] = field(default_factory=dict)
     expired_before_ms: int = 0
-    lost: dict[LogId, LostRows] = field(default_factory=dict)
+    lost: dict[LogId, GoneRows] = field(default_factory=dict)
 
     def apply(self, commit: Commit) -> None:
         self.number += 1
@@ -110,11 +107,10 @@ class ArchiveState:
         if commit.query:
             self.batches[commit.query] = commit.batch
         self.expired_before_ms = max(self.expired_before_ms, commit.expired_before_ms)
-        for log, rows in commit.expired:
-            self.rows[log] = self.rows.get(log, 0) - rows
-            self.expired[log] = self.expired.get(log, 0) + rows
-        for lost in commit.lost:
-            self._apply_lost(lost)
+        for gone in commit.expired:
+            self._apply_gone(gone, self.expired, MAX_EXPIRED_SPANS)
+        for gone in commit.lost:
+            self._apply_gone(gone, self.lost)
 
     def _apply_removed(self, path: str) -> None:
         hour = path.rpartition("/")[0]
@@ -123,12 +119,14 @@ class ArchiveState:
         if not of_hour:
             self.files.pop(hour, None)
 
-    def _apply_lost(self, lost: LostRows) -> None:
-        log = lost.log
-        before = self.lost.get(log, LostRows(log, 0, ()))
-        offsets = united([*before.offsets, *lost.offsets])
-        self.lost[log] = LostRows(log, before.rows + lost.rows, offsets)
-        self.rows[log] = self.rows.get(log, 0) - lost.rows
+    def _apply_gone(
+        self, gone: GoneRows, into: dict[LogId, GoneRows], most: int | None = None
+    ) -> None:
+        log = gone.log
+        before = into.get(log, GoneRows(log, 0, ()))
+        offsets = united([*before.offsets, *gone.offsets])
+        into[log] = GoneRows(log, before.rows + gone.rows, fewer(offsets, most or len(offsets)))
+        self.rows[log] = self.rows.get(log, 0) - gone.rows
 
     def _apply_read(self, read: ReadRange) -> None:
         log = read.log

@@ -33,7 +33,7 @@ def hours_to_compact(
     found = []
     for path, files in sorted(state.files.items()):
         small = [file for file in files.values() if file.size_bytes * 2 < target_bytes]
-        end_ms = _end_ms(path)
+        end_ms = end_of_hour_ms(path)
         if len(small) > 1 and end_ms is not None and end_ms + closed_after_ms <= now_ms:
             all_files = tuple(files[name] for name in sorted(files))
             found.append(HourToCompact(path, all_files, _file_count(all_files, target_bytes)))
@@ -44,7 +44,7 @@ def _file_count(files: Iterable[AddedFile], target_bytes: int) -> int:
     return -(-sum(file.size_bytes for file in files) // target_bytes)
 
 
-def _end_ms(path: str) -> int | None:
+def end_of_hour_ms(path: str) -> int | None:
     """Of an hour, by the name of its directory; None for a directory of none."""
     named = _HOUR.search(path)
     if named is None:

@@ -184,7 +184,30 @@ class BackfillConfig(ArchivingConfig):
 
 
 class ReconcileConfig(ArchiveConfig, BrokersConfig):
-    """Counts by partition what the log has and what the archive has."""
+    """Counts by partition what the log has and what the archive has; changes nothing."""
+
+    deep: bool = Field(
+        default=False,
+        description="whether every byte of the files is read and held against its checksum, and "
+        "every row against its record as long as the log has it",
+    )
+
+
+class RepairConfig(ArchiveConfig, BrokersConfig):
+    """Writes again what lost and damaged files had, and reports what cannot be had any more. Reads
+    every file. Rows come from the topic, or else from the sound parts of damaged files, which are
+    moved to the state directory."""
+
+    max_offsets: int = Field(default=5_000_000, ge=1, description="of one commit")
+    dry_run: bool = Field(default=False, description="whether it only reports what is wrong")
+
+
+class ExpireConfig(ArchiveConfig):
+    """Removes the files of hours that ended before a time. `reconcile` knows about them, and
+    `backfill` does not archive their records again."""
+
+    before: str = Field(description="hours that ended by then: a time as 2026-11-22T10:00 (UTC)")
+    dry_run: bool = Field(default=False, description="whether it only reports what it would remove")
 
 
 ACTIONS: Mapping[str, type[ArchiveConfig]] = {
@@ -192,4 +215,6 @@ ACTIONS: Mapping[str, type[ArchiveConfig]] = {
     "backfill": BackfillConfig,
     "compact": CompactConfig,
     "reconcile": ReconcileConfig,
+    "repair": RepairConfig,
+    "expire": ExpireConfig,
 }

@@ -27,16 +27,26 @@ from tidelog_pipeline.archive.config import (
     ArchivingConfig,
     BackfillConfig,
     CompactConfig,
+    ExpireConfig,
     ReconcileConfig,
+    RepairConfig,
     RunConfig,
 )
+from tidelog_pipeline.archive.expiring import expire
+from tidelog_pipeline.archive.expiry import hours_before, whole_hours_ms
+from tidelog_pipeline.archive.file_checks import absent_or_cut
 from tidelog_pipeline.archive.form_choice import wanted_form
-from tidelog_pipeline.archive.offsets_text import assigned, by_partition
+from tidelog_pipeline.archive.offsets_text import by_partition
+from tidelog_pipeline.archive.places import find_missing, topic_of
 from tidelog_pipeline.archive.planned_offsets import Planned
-from tidelog_pipeline.archive.ranges import range_options
+from tidelog_pipeline.archive.ranges import range_options, time_ms
+from tidelog_pipeline.archive.reading import read_ranges_of_logs
 from tidelog_pipeline.archive.reconciling import reconcile
+from tidelog_pipeline.archive.repairing import Repairer, restored_text
+from tidelog_pipeline.archive.restoring import Restorer
 from tidelog_pipeline.archive.spans import LogId, Span, slices
 from tidelog_pipeline.archive.value_form import (
+    ValueForm,
     check_samples,
     form_from_json,
     form_in_force,
@@ -98,6 +108,10 @@ class _Writer:
             self._backfill(config)
         elif isinstance(config, CompactConfig):
             self._compact(config)
+        elif isinstance(config, RepairConfig):
+            self._repair(config)
+        elif isinstance(config, ExpireConfig):
+            self._expire(config)
         return EXIT_DONE if self._is_sound else EXIT_FOUND
 
     def _find(self, problem: str) -> None:
@@ -166,9 +180,8 @@ class _Writer:
         return writing.trigger(processingTime=f"{config.every_seconds} seconds").start()
 
     def _backfill(self, config: BackfillConfig) -> None:
-        servers = {BOOTSTRAP: config.bootstrap_servers}
         chosen = range_options(config.topics, config.since, config.until)
-        wanted = ReadOptions.of_batch({**chosen, **servers})
+        wanted = ReadOptions.of_batch({**chosen, BOOTSTRAP: config.bootstrap_servers})
         with new_lookups(config.bootstrap_servers) as lookups:
             ranges = lookups.ask(lambda one: planned(wanted, Narrowed(), one))
         found = {
@@ -185,22 +198,63 @@ class _Writer:
         before = dict(self._log.state.rows)
         # Of what is begun again, what is committed already is read, and not written.
         for part in slices(found, config.max_offsets):
-            writer.write(self._read(servers, part), {log: Planned(*part[log]) for log in part})
+            frame = read_ranges_of_logs(
+                self._spark, config.bootstrap_servers, part, includeHeaders="true"
+            )
+            writer.write(frame, {log: Planned(*part[log]) for log in part})
+        self._restore_within(config, writer, found)
         topics = {log.topic for log in found}
         self._tell(before, logs_now(config.bootstrap_servers, topics, must_exist=False))
 
-    def _read(self, servers: Mapping[str, str], part: LogsNow) -> DataFrame:
-        return (
-            self._spark.read.format("tidelog")
-            .options(
-                **servers,
-                assign=assigned(part),
-                startingOffsets=by_partition({log: span.first for log, span in part.items()}),
-                endingOffsets=by_partition({log: span.end for log, span in part.items()}),
-                includeHeaders="true",
-            )
-            .load()
-        )
+    def _restore_within(
+        self, config: BackfillConfig, writer: ArchiveWriter, wanted: LogsNow
+    ) -> None:
+        """What was archived of this range, and whose files are lost."""
+        log = self._log
+        topics = {one.topic for one in wanted}
+        files = [file for file in log.state.all_files if topic_of(file.path) in topics]
+        wrong = absent_or_cut(log.directory.root, files)
+        if not wrong:
+            return
+        missing = find_missing(self._spark, log.directory.root, log.state, wrong, topics)
+        restorer = self._restorer(writer, config.bootstrap_servers, config.max_offsets)
+        restored = restorer.restore(missing, within=wanted)
+        for one in restored:
+            if one.rows:
+                _say(f"{one.log}: {restored_text(one)}")
+        if all(one.lost is None for one in restored):
+            writer.remove(tuple(wrong))
+        else:
+            self._find(f"{min(wrong)}: {wrong[min(wrong)]}; it had rows that are not in this range")
+
+    def _repair(self, config: RepairConfig) -> None:
+        log = self._log
+        kept = log.own.read(FORM)
+        form = ValueForm() if kept is None else form_from_json(kept, FORM)
+        writer = ArchiveWriter(log, form, self._clock)
+        restorer = self._restorer(writer, config.bootstrap_servers, config.max_offsets)
+        repairer = Repairer(self._spark, log, writer, restorer, _say)
+        self._is_sound = repairer.plan() if config.dry_run else repairer.repair()
+
+    def _restorer(self, writer: ArchiveWriter, bootstrap: str, max_offsets: int) -> Restorer:
+        return Restorer(self._spark, writer, bootstrap, max_offsets, self._log.state)
+
+    def _expire(self, config: ExpireConfig) -> None:
+        before_ms = whole_hours_ms(time_ms("--before", config.before))
+        hours = hours_before(self._log.state, before_ms)
+        wrong: dict[str, str] = {}
+        if not config.dry_run:
+            wrong = expire(self._spark, self._log, hours, before_ms, self._clock)
+        verb = "would be removed" if config.dry_run else "are removed"
+        for hour in hours:
+            damaged_ones = [file.path for file in hour.files if file.path in wrong]
+            if damaged_ones:
+                path = damaged_ones[0]
+                self._find(f"{hour.path} is not expired: {path} is damaged: {wrong[path]}")
+            else:
+                _say(f"{hour.path}: {len(hour.files)} files with {hour.rows} rows {verb}")
+        if not hours:
+            _say("There is no hour that ended before.")
 
     def _writer(self, config: ArchivingConfig, now: LogsNow) -> ArchiveWriter:
         """Raises `OptionError` where none of a topic's values is of the schema that a new archive
@@ -252,12 +306,14 @@ class _Writer:
 
 
 def _reconcile(spark: SparkSession, archive: ArchiveLog, config: ReconcileConfig) -> int:
-    reports = reconcile(spark, archive, config.bootstrap_servers)
-    for report in reports:
+    found = reconcile(spark, archive, config.bootstrap_servers, deep=config.deep)
+    for path, why in sorted(found.damaged.items()):
+        _say(f"DAMAGED: {path}: {why}; {REPAIR}")
+    for report in found.logs:
         _say(str(report))
-    if not reports:
+    if not found.logs:
         _say("The archive is empty.")
-    return EXIT_FOUND if any(report.problems for report in reports) else EXIT_DONE
+    return EXIT_DONE if found.is_sound else EXIT_FOUND
 
 
 def _await_end(query: StreamingQuery) -> bool:

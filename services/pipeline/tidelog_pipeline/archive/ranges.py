@@ -57,11 +57,16 @@ def _partitions(text: str) -> dict[str, list[int]] | None:
 def _boundary(flag: str, text: str, name: str, named: str) -> dict[str, str]:
     if text == named or text.lstrip().startswith("{"):
         return {f"{name}Offsets": text}
+    right = _RIGHT.format(named=named)
+    return {f"{name}Timestamp": str(time_ms(flag, text, right))}
+
+
+def time_ms(flag: str, text: str, right: str = "a time as 2026-11-22T10:00 (UTC)") -> int:
+    """Raises `OptionError`."""
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
-        right = _RIGHT.format(named=named)
         raise OptionError(f"option {flag} is {text!r}; it must be {right}") from None
     if time.tzinfo is None:
         time = time.replace(tzinfo=UTC)
-    return {f"{name}Timestamp": str(int(time.timestamp() * 1000))}
+    return int(time.timestamp() * 1000)

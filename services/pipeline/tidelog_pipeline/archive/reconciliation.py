@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tidelog_pipeline.archive.commits import ArchiveState
-from tidelog_pipeline.archive.spans import LogId, Span, common, without
+from tidelog_pipeline.archive.commits import ArchiveState, GoneRows
+from tidelog_pipeline.archive.spans import LogId, Span, common, united, without
 
 
 class Counted(NamedTuple):
@@ -21,6 +21,13 @@ class EpochCount(NamedTuple):
     log: LogId
     leader_epoch: int
     counted: Counted
+
+
+class Difference(NamedTuple):
+    """A row that is in the archive and in the log, and is not the same there."""
+
+    leader_epoch: int
+    offset: int
 
 
 class InFiles(NamedTuple):
@@ -40,16 +47,22 @@ class LogReport:
     rows: int
     unread: int
     compared_rows: int
-    expired_rows: int
+    deleted_rows: int
     waiting: Span
     problems: tuple[str, ...]
+    expired_rows: int = 0
+    lost: GoneRows | None = None
 
     def __str__(self) -> str:
         parts = [f"{self.log}: {self.compared_rows} records in the log and in the archive"]
         if self.problems:
             parts = [f"{self.log}: DIFFERS: {'; '.join(self.problems)}"]
+        if self.deleted_rows:
+            parts.append(f"{self.deleted_rows} of what the log has deleted")
         if self.expired_rows:
-            parts.append(f"{self.expired_rows} of what the log has deleted")
+            parts.append(f"{self.expired_rows} were expired")
+        if self.lost:
+            parts.append(f"{self.lost.rows} are lost (offsets {spans_text(self.lost.offsets)})")
         if self.waiting.size:
             parts.append(f"offsets {_told(self.waiting)} wait for the next run")
         if self.unread:
@@ -80,9 +93,11 @@ def report(
     in_log: Mapping[int, Counted],
     in_archive: Mapping[int, Counted],
     full_holes: Iterable[Span],
+    differing: Sequence[Difference] = (),
 ) -> LogReport:
     """`in_log`, `in_archive`: of the offsets that are compared, by leader epoch. `full_holes`:
-    those of the holes where the log has records."""
+    those of the holes where the log has records. `differing`: rows that are not as their records
+    are."""
     rows, covered = state.rows.get(log, 0), state.covered.get(log, ())
     problems = [
         f"offsets {_told(hole)} have records, and were never archived; archive them by "
@@ -95,6 +110,12 @@ def report(
         problems.append(f"{files.rows - files.distinct} rows are there more than once")
     for epoch in sorted({*in_log, *in_archive}):
         problems += _epoch_problem(epoch, in_log.get(epoch), in_archive.get(epoch))
+    if differing:
+        offsets = united(Span(one.offset, one.offset + 1) for one in differing)
+        problems.append(
+            f"{len(differing)} rows are not as their records in the log are: offsets "
+            f"{spans_text(offsets)}"
+        )
     compared = sum(counted.rows for counted in in_archive.values())
     read_to = covered[-1].end if covered else 0
     waiting = Span(0, 0) if now is None else Span(max(read_to, now.first), now.end)
@@ -107,6 +128,8 @@ def report(
         max(files.rows - compared, 0),
         waiting,
         tuple(problems),
+        state.expired[log].rows if log in state.expired else 0,
+        state.lost.get(log),
     )
 
 
@@ -128,6 +151,11 @@ def _epoch_problem(epoch: int, in_log: Counted | None, in_archive: Counted | Non
         f"of leader epoch {epoch} the log has {in_log.rows} records and the archive "
         f"{in_archive.rows}"
     ]
+
+
+def spans_text(spans: Sequence[Span]) -> str:
+    """All of them: which offsets cannot be had is not abridged."""
+    return ", ".join(_told(span) for span in spans)
 
 
 def _told(span: Span) -> str:

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.types import (
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-)
 
 from tidelog.client.sync import SyncConsumer
 from tidelog.model import TopicPartition
-from tidelog_pipeline.archive.archive_log import ArchiveLog, Seen
+from tidelog_pipeline.archive.archive_log import FORM, ArchiveLog, Seen
 from tidelog_pipeline.archive.cluster import LogsNow, logs_now
 from tidelog_pipeline.archive.commits import ArchiveState
-from tidelog_pipeline.archive.offsets_text import assigned, by_partition
+from tidelog_pipeline.archive.file_checks import absent_or_cut, damaged
+from tidelog_pipeline.archive.places import LOG_COLUMNS, places, topic_of
+from tidelog_pipeline.archive.reading import read_ranges_of_logs, without_expired
 from tidelog_pipeline.archive.reconciliation import (
     Counted,
+    Difference,
     InFiles,
     LogReport,
     compared_offsets,
@@ -31,38 +28,74 @@ from tidelog_pipeline.archive.reconciliation import (
 )
 from tidelog_pipeline.archive.span_join import with_topic_id, within_logs
 from tidelog_pipeline.archive.spans import LogId, Span
+from tidelog_pipeline.archive.value_comparison import differences
+from tidelog_pipeline.archive.value_form import ValueForm, form_from_json
 
 # Until a leader has told whether there is a record.
 _PROBE_MS = 30_000
 # Where files or records that were to be counted go away meanwhile.
 _ATTEMPTS = 5
-_PLACES = StructType(
-    [
-        StructField("topic_id", StringType()),
-        StructField("partition", IntegerType()),
-        StructField("leader_epoch", IntegerType()),
-        StructField("offset", LongType()),
-        # The directory that it lies in.
-        StructField("topic", StringType()),
-    ]
-)
-_LOG = ("topic", "topic_id", "partition")
 
 _Counts = Mapping[LogId, Mapping[int, Counted]]
 _Compared = Mapping[LogId, tuple[Span, ...]]
 
 
-def reconcile(spark: SparkSession, archive: ArchiveLog, bootstrap: str) -> list[LogReport]:
+class Reconciled(NamedTuple):
+    """`damaged`: what is wrong with files, by path."""
+
+    damaged: Mapping[str, str]
+    logs: list[LogReport]
+
+    @property
+    def is_sound(self) -> bool:
+        return not self.damaged and not any(one.problems for one in self.logs)
+
+
+class _Looked(NamedTuple):
+    """The archive and the logs at one moment. `wrong`: what is wrong with files that readers
+    see."""
+
+    seen: Seen
+    now: LogsNow
+    wrong: Mapping[str, str]
+
+    @property
+    def readable(self) -> list[str]:
+        """With files that the archive does not know, as readers find them."""
+        topics = {log.topic for log in self.seen.state.covered}
+        return [p for p in self.seen.files if topic_of(p) in topics and p not in self.wrong]
+
+    @property
+    def damaged(self) -> dict[str, str]:
+        missing = sorted(set(self.seen.state.paths) - set(self.seen.files))
+        return {**dict.fromkeys(missing, "it is missing"), **self.wrong}
+
+
+def reconcile(
+    spark: SparkSession, archive: ArchiveLog, bootstrap: str, *, deep: bool = False
+) -> Reconciled:
     """Of each log of the topics that the archive has read. Reads all that is compared once more
-    from its leaders. A run may archive and compact meanwhile. Raises `TidelogError`."""
-    for attempt in range(1, _ATTEMPTS + 1):
+    from its leaders. A run may archive and compact meanwhile. `deep`: reads every byte of the
+    files, and compares every row with its record. Raises `TidelogError`."""
+    root = archive.directory.root
+    unreadable: dict[str, str] = {}
+    for number in range(1, _ATTEMPTS + 1):
         seen = archive.seen()
         now = logs_now(bootstrap, {log.topic for log in seen.state.covered}, must_exist=False)
+        files = [file for file in seen.state.all_files if file.path in set(seen.files)]
+        wrong = damaged(spark, root, files) if deep else absent_or_cut(root, files)
+        looked = _Looked(seen, now, {**unreadable, **wrong})
         try:
-            return _reconciled(spark, archive, bootstrap, seen, now)
+            return _reconciled(spark, archive, bootstrap, looked, deep=deep)
         except PySparkException:
-            if attempt == _ATTEMPTS or not _is_overtaken(archive, bootstrap, seen, now):
+            if number == _ATTEMPTS:
                 raise
+            if not _is_overtaken(archive, bootstrap, seen, now):
+                # Spark reads no more of a file than it needs, and does not say which it was.
+                found = damaged(spark, root, files)
+                if found.keys() <= looked.wrong.keys():
+                    raise
+                unreadable |= found
     raise AssertionError("the last attempt returns or raises")
 
 
@@ -75,16 +108,21 @@ def _is_overtaken(archive: ArchiveLog, bootstrap: str, seen: Seen, now: LogsNow)
 
 
 def _reconciled(
-    spark: SparkSession, archive: ArchiveLog, bootstrap: str, seen: Seen, now: LogsNow
-) -> list[LogReport]:
-    state = seen.state
+    spark: SparkSession, archive: ArchiveLog, bootstrap: str, looked: _Looked, *, deep: bool
+) -> Reconciled:
+    state, now = looked.seen.state, looked.now
     compared = {log: compared_offsets(state, log, now.get(log)) for log in state.covered}
     # First: retention may delete what is compared.
-    in_log = _counted_in_log(spark, bootstrap, compared)
-    places = _places(spark, archive, seen)
-    in_files, in_archive = _files(places), _counts(places, compared)
+    in_log = _counted_in_log(spark, bootstrap, compared, state.expired_before_ms)
+    rows = places(spark, archive.directory.root, looked.readable)
+    in_files = _files(rows)
+    in_archive = _counts(without_expired(rows, state.expired_before_ms), compared)
+    differing: Mapping[LogId, list[Difference]] = {}
+    if deep:
+        form = _form(archive)
+        differing = differences(spark, archive, form, bootstrap, looked.readable, compared)
     full = _full_holes(bootstrap, state, now)
-    return [
+    reports = [
         report(
             state,
             log,
@@ -93,25 +131,23 @@ def _reconciled(
             in_log.get(log, {}),
             in_archive.get(log, {}),
             full.get(log, ()),
+            differing.get(log, ()),
         )
         # Partitions that nobody has read yet, too.
         for log in sorted({*state.covered, *now})
     ]
+    return Reconciled(looked.damaged, reports)
 
 
-def _places(spark: SparkSession, archive: ArchiveLog, seen: Seen) -> DataFrame:
-    """As readers find them, with files that the archive does not know, and without those that have
-    come since."""
-    root = archive.directory.root
-    folders = tuple(f"topic={topic}/" for topic in {log.topic for log in seen.state.covered})
-    files = [str(root / path) for path in seen.files if path.startswith(folders)]
-    if not files:
-        return spark.createDataFrame([], _PLACES)
-    return spark.read.schema(_PLACES).option("basePath", str(root)).parquet(*files)
+def _form(archive: ArchiveLog) -> ValueForm:
+    kept = archive.own.read(FORM)
+    return ValueForm() if kept is None else form_from_json(kept, FORM)
 
 
 def _files(places: DataFrame) -> dict[LogId, InFiles]:
-    groups = places.groupBy(*_LOG).agg(sf.count("*"), sf.count_distinct("leader_epoch", "offset"))
+    groups = places.groupBy(*LOG_COLUMNS).agg(
+        sf.count("*"), sf.count_distinct("leader_epoch", "offset")
+    )
     return {LogId(*row[:3]): InFiles(*row[3:]) for row in groups.collect()}
 
 
@@ -119,7 +155,7 @@ def _counts(places: DataFrame, compared: _Compared) -> _Counts:
     found: dict[LogId, dict[int, Counted]] = {}
     groups = (
         within_logs(places, compared)
-        .groupBy(*_LOG, "leader_epoch")
+        .groupBy(*LOG_COLUMNS, "leader_epoch")
         .agg(sf.count("*"), sf.sum("offset"))
     )
     for *log, epoch, rows, offsets in groups.collect():
@@ -127,25 +163,16 @@ def _counts(places: DataFrame, compared: _Compared) -> _Counts:
     return found
 
 
-def _counted_in_log(spark: SparkSession, bootstrap: str, compared: _Compared) -> _Counts:
-    wanted = {log: spans for log, spans in compared.items() if spans}
-    if not wanted:
+def _counted_in_log(
+    spark: SparkSession, bootstrap: str, compared: _Compared, expired_before_ms: int
+) -> _Counts:
+    ranges = {log: Span(s[0].first, s[-1].end) for log, s in compared.items() if s}
+    if not ranges:
         return {}
-    read = (
-        spark.read.format("tidelog")
-        .options(
-            **{
-                "bootstrap.servers": bootstrap,
-                "assign": assigned(wanted),
-                "startingOffsets": by_partition({log: s[0].first for log, s in wanted.items()}),
-                "endingOffsets": by_partition({log: s[-1].end for log, s in wanted.items()}),
-                "columns": "topic,partition,leader_epoch,offset",
-            }
-        )
-        .load()
-    )
-    ids = {log.topic: log.topic_id for log in wanted}
-    return _counts(with_topic_id(read, ids), wanted)
+    columns = "topic,partition,leader_epoch,offset,timestamp"
+    read = read_ranges_of_logs(spark, bootstrap, ranges, columns=columns)
+    left = without_expired(read, expired_before_ms)
+    return _counts(with_topic_id(left, {log.topic: log.topic_id for log in ranges}), compared)
 
 
 def _full_holes(bootstrap: str, state: ArchiveState, now: LogsNow) -> dict[LogId, tuple[Span, ...]]:

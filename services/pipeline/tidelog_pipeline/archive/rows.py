@@ -24,7 +24,6 @@ def archive_rows(frame: DataFrame, form: ValueForm, topic_ids: Mapping[str, str]
     """`frame`: all columns of the data source, with headers. In terms of UTC, which the session's
     time zone has to be. Without date and hour: what was sent with a time that is none (in another
     unit), which Spark gives the directories of null."""
-    is_dated = sf.year("timestamp").between(_FIRST_YEAR, _LAST_YEAR)
     return with_topic_id(frame, topic_ids).select(
         "partition",
         "offset",
@@ -35,9 +34,14 @@ def archive_rows(frame: DataFrame, form: ValueForm, topic_ids: Mapping[str, str]
         "headers",
         "topic_id",
         "topic",
-        sf.when(is_dated, sf.date_format("timestamp", "yyyy-MM-dd")).alias("date"),
-        sf.when(is_dated, sf.date_format("timestamp", "HH")).alias("hour"),
+        sf.when(is_dated(), sf.date_format("timestamp", "yyyy-MM-dd")).alias("date"),
+        sf.when(is_dated(), sf.date_format("timestamp", "HH")).alias("hour"),
     )
+
+
+def is_dated() -> Column:
+    """Null for a row without a time."""
+    return sf.year("timestamp").between(_FIRST_YEAR, _LAST_YEAR)
 
 
 def _values(form: ValueForm) -> list[Column]:

@@ -25,9 +25,9 @@ _TYPES = {
     "partition": pa.int32(),
     "leader_epoch": pa.int32(),
 }
-# Which records are the same: in the log, where a name has one topic at a time, and in an archive.
+# Which records are the same: in files, and in the log, where a name has one topic at a time.
+_IN_FILES = ("topic_id", "partition", "leader_epoch")
 _IN_LOG = ("topic", "partition", "leader_epoch")
-_IN_ARCHIVE = ("topic_id", "partition", "leader_epoch")
 
 _SpanRow = tuple[str, int, int, int] | tuple[str, int, int, int, int]
 
@@ -35,21 +35,20 @@ _SpanRow = tuple[str, int, int, int] | tuple[str, int, int, int, int]
 def within_logs(frame: DataFrame, spans: Mapping[LogId, Iterable[Span]]) -> DataFrame:
     """The rows whose offset is in a span of their log. `frame` has `topic_id` and `partition`."""
     rows = [(log.topic_id, log.partition, *s) for log, of_log in spans.items() for s in of_log]
-    return _joined(frame, _IN_ARCHIVE[:2], rows, "left_semi")
+    return _joined(frame, ("topic_id", "partition"), rows, "left_semi")
 
 
-def within_records(frame: DataFrame, records: Iterable[Archived]) -> DataFrame:
-    """The rows that are among these records. `frame` has `topic_id`."""
-    rows = [
-        (one.log.topic_id, one.log.partition, one.leader_epoch, *one.offsets) for one in records
-    ]
-    return _joined(frame, _IN_ARCHIVE, rows, "left_semi")
+def only_archived(frame: DataFrame, archived: Iterable[Archived]) -> DataFrame:
+    """The rows that are among these records. `frame`: of files, or of the data source, whose
+    topics have to be those of the records."""
+    by_id = "topic_id" in frame.columns
+    key = _IN_FILES if by_id else _IN_LOG
+    return _joined(frame, key, _records(archived, by_id=by_id), "left_semi")
 
 
 def without_archived(frame: DataFrame, archived: Iterable[Archived]) -> DataFrame:
-    """The rows of the data source that are not among these records, all of which are of the topic
-    that has the name now."""
-    rows = [(r.log.topic, r.log.partition, r.leader_epoch, *r.offsets) for r in archived]
+    """The rows of the data source that are not among these records of the same topics."""
+    rows = _records(archived, by_id=False)
     return _joined(frame, _IN_LOG, rows, "left_anti") if rows else frame
 
 
@@ -61,6 +60,13 @@ def with_topic_id(frame: DataFrame, topic_ids: Mapping[str, str]) -> DataFrame:
     )
     ids = frame.sparkSession.createDataFrame(table)
     return frame.join(sf.broadcast(ids), frame["topic"] == ids[_TOPIC], "left").drop(_TOPIC)
+
+
+def _records(archived: Iterable[Archived], *, by_id: bool) -> list[_SpanRow]:
+    return [
+        (r.log.topic_id if by_id else r.log.topic, r.log.partition, r.leader_epoch, *r.offsets)
+        for r in archived
+    ]
 
 
 def _joined(

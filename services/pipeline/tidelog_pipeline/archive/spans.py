@@ -7,6 +7,7 @@ Two records are the same one where topic id, partition, leader epoch and offset 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 
@@ -73,6 +74,21 @@ def common(whole: Span, parts: Iterable[Span]) -> tuple[Span, ...]:
     """What of `whole` some part has."""
     cut = (Span(max(part.first, whole.first), min(part.end, whole.end)) for part in parts)
     return united(cut)
+
+
+def fewer(spans: Sequence[Span], most: int) -> tuple[Span, ...]:
+    """At most so many: these, which are in order, and the smallest gaps between them."""
+    gaps = sorted(
+        (second.first - first.end, number) for number, (first, second) in enumerate(pairwise(spans))
+    )
+    closed = {number for _, number in gaps[: max(len(spans) - most, 0)]}
+    found: list[Span] = []
+    for number, span in enumerate(spans):
+        if number - 1 in closed:
+            found[-1] = Span(found[-1].first, span.end)
+        else:
+            found.append(span)
+    return tuple(found)
 
 
 def by_epoch(read: Span, first_offsets: Sequence[tuple[int, int]]) -> dict[int, Span]:

@@ -45,6 +45,14 @@ def rows_of_files(staged: Iterable[StagedRows]) -> dict[str, int]:
     return dict(sorted(rows.items()))
 
 
+def rows_of_logs(staged: Iterable[StagedRows]) -> dict[LogId, int]:
+    """In order."""
+    rows: dict[LogId, int] = {}
+    for one in staged:
+        rows[one.log] = rows.get(one.log, 0) + one.rows
+    return dict(sorted(rows.items()))
+
+
 def read_ranges(
     staged: Iterable[StagedRows],
     planned: Mapping[LogId, Planned],

@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlparse
 
-from pyspark.sql import DataFrame, Observation
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StringType, StructField, StructType
 
 from tidelog.client.clock import Clock
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.spark.columns import COLUMNS, schema_of
 from tidelog.spark.stream_offsets import StreamOffsets
 from tidelog_pipeline.archive.archive_log import CHECKPOINT, ArchiveLog
-from tidelog_pipeline.archive.commits import AddedFile, Archived, Commit
+from tidelog_pipeline.archive.commits import AddedFile, Archived, Commit, GoneRows
 from tidelog_pipeline.archive.file_checks import described
 from tidelog_pipeline.archive.planned_offsets import Planned, ends_of, offsets_of, planned_ranges
 from tidelog_pipeline.archive.rows import PARTITIONED_BY, archive_rows
@@ -89,31 +90,47 @@ class ArchiveWriter:
         return commit
 
     def write_again(
-        self, frame: DataFrame, logs: Iterable[LogId], removed: Iterable[str] = ()
-    ) -> dict[LogId, int]:
+        self, frame: DataFrame, logs: Iterable[LogId], removed: tuple[str, ...] = ()
+    ) -> list[StagedRows]:
         """Rows that were archived before, and whose files are lost or damaged. `removed`: paths of
-        these files. Returns how many there were."""
+        such files. Returns what was written."""
         staged = self._staged(frame, logs)
-        rows: dict[LogId, int] = {}
-        for one in staged.rows:
-            rows[one.log] = rows.get(one.log, 0) + one.rows
-        removed = tuple(removed)
         if staged.files or removed:
-            self._log.commit(
-                Commit(
-                    staged.location,
-                    self._clock.wall_ms(),
-                    staged.files,
-                    removed=removed,
-                    keeps_removed=True,
-                )
-            )
-        return rows
+            self._commit_again(staged.location, staged.files, removed)
+        return staged.rows
+
+    def schema(self, spark: SparkSession) -> StructType:
+        """Of the rows that it writes."""
+        return archive_rows(spark.createDataFrame([], schema_of(COLUMNS)), self._form, {}).schema
+
+    def write_salvaged(self, rows: DataFrame) -> list[StagedRows]:
+        """As `write_again`, rows of files."""
+        staged = self._staged_rows(rows)
+        if staged.files:
+            self._commit_again(staged.location, staged.files, ())
+        return staged.rows
+
+    def remove(self, paths: tuple[str, ...]) -> None:
+        """From the table; they are kept in the state directory."""
+        self._commit_again(self._log.stage(), (), paths)
+
+    def _commit_again(
+        self, staging: str, added: tuple[AddedFile, ...], removed: tuple[str, ...]
+    ) -> None:
+        now_ms = self._clock.wall_ms()
+        self._log.commit(Commit(staging, now_ms, added, removed=removed, keeps_removed=True))
+
+    def record_lost(self, lost: Iterable[GoneRows]) -> None:
+        """They are not looked for again."""
+        self._log.commit(Commit(self._log.stage(), self._clock.wall_ms(), lost=tuple(lost)))
 
     def _staged(self, frame: DataFrame, logs: Iterable[LogId]) -> _Staged:
         """Written and checked, and not committed."""
+        ids = {one.topic: one.topic_id for one in logs}
+        return self._staged_rows(archive_rows(frame, self._form, ids))
+
+    def _staged_rows(self, rows: DataFrame) -> _Staged:
         location = self._log.stage()
-        rows = archive_rows(frame, self._form, {one.topic: one.topic_id for one in logs})
         given = Observation()
         counted = rows.observe(given, sf.count(sf.lit(1)).alias("rows"))
         counted.write.mode("overwrite").partitionBy(*PARTITIONED_BY).parquet(location)

@@ -12,8 +12,7 @@ from tidelog_pipeline.archive.commits import (
     Archived,
     ArchiveState,
     Commit,
-    ExpiredRows,
-    LostRows,
+    GoneRows,
     ReadRange,
 )
 from tidelog_pipeline.archive.spans import LogId, Span
@@ -78,18 +77,20 @@ def test_records_that_are_there_are_known_by_their_epoch() -> None:
 def test_removed_files_are_gone_and_their_rows_are_expired_or_lost() -> None:
     found = state()
     first, second = found.paths
-    expired = Commit("", 0, removed=(first,), expired=(ExpiredRows(LOG, 10),), expired_before_ms=7)
+    expired = Commit(
+        "", 0, removed=(first,), expired=(GoneRows(LOG, 10, (Span(0, 10),)),), expired_before_ms=7
+    )
     found.apply(expired)
     assert found.paths == [second]
-    assert (found.rows[LOG], found.expired[LOG], found.expired_before_ms) == (20, 10, 7)
+    assert (found.rows[LOG], found.expired[LOG].rows, found.expired_before_ms) == (20, 10, 7)
     # What was archived is not archived again.
     assert found.covered == state().covered
     found.apply(Commit("", 0, removed=(second, "unknown.parquet"), keeps_removed=True))
     assert (found.files, found.rows[LOG]) == ({}, 20)
     for offsets in (Span(10, 12), Span(12, 15)):
-        found.apply(Commit("", 0, lost=(LostRows(LOG, 2, (offsets,)),)))
+        found.apply(Commit("", 0, lost=(GoneRows(LOG, 2, (offsets,)),)))
     assert found.rows[LOG] == 16
-    assert found.lost == {LOG: LostRows(LOG, 4, (Span(10, 15),))}
+    assert found.lost == {LOG: GoneRows(LOG, 4, (Span(10, 15),))}
 
 
 def test_their_forms_in_json_are_read_as_they_were_written() -> None:
@@ -100,9 +101,9 @@ def test_their_forms_in_json_are_read_as_they_were_written() -> None:
         1,
         removed=("a.parquet",),
         keeps_removed=True,
-        expired=(ExpiredRows(LOG, 3),),
+        expired=(GoneRows(LOG, 3, (Span(5, 8),)),),
         expired_before_ms=9,
-        lost=(LostRows(LOG, 2, (Span(0, 1), Span(4, 5))),),
+        lost=(GoneRows(LOG, 2, (Span(0, 1), Span(4, 5))),),
     )
     assert commit_from_json(commit_to_json(changed), "8.json") == changed
     added_up = state()

@@ -1,0 +1,78 @@
+"""Reads what damaged files still have: the rows before the first damaged page of each row group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from tidelog_pipeline.archive.commits import Archived
+from tidelog_pipeline.archive.rows import PARTITIONED_BY
+from tidelog_pipeline.archive.span_join import only_archived
+
+# A damaged page is found in a batch of so many rows, none of which are had.
+_BATCH_ROWS = 256
+
+
+def salvaged_rows(
+    spark: SparkSession, root: Path, schema: StructType, wanted: Iterable[Archived]
+) -> DataFrame | None:
+    """Those of `wanted` that the Parquet files below `root` have, once each; None: there are no
+    files. `schema`: of an archive's rows. The paths end as those of the table."""
+    paths = [(str(path),) for path in sorted(root.rglob("*.parquet"))]
+    records = list(wanted)
+    if not paths or not records:
+        return None
+    as_arrow = to_arrow_schema(schema, timezone="UTC")
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for path in batch.column(0).to_pylist():
+                yield from sound_rows(Path(path), as_arrow)
+
+    files = spark.createDataFrame(paths, "path string").repartition(len(paths))
+    rows = only_archived(files.mapInArrow(read, schema), records)
+    return rows.dropDuplicates(["topic_id", "partition", "leader_epoch", "offset"])
+
+
+def sound_rows(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of a file as those of the table, whose directories are columns, too."""
+    folders = dict(part.split("=", 1) for part in path.parts if "=" in part)
+    try:
+        file = pq.ParquetFile(path, page_checksum_verification=True)
+    except (OSError, pa.ArrowException):
+        return
+    with file:
+        for group in range(file.num_row_groups):
+            yield from _sound_batches(file, group, schema, folders)
+
+
+def _sound_batches(
+    file: pq.ParquetFile, group: int, schema: pa.Schema, folders: dict[str, str]
+) -> Iterator[pa.RecordBatch]:
+    try:
+        for batch in file.iter_batches(_BATCH_ROWS, row_groups=[group]):
+            yield _as_rows(batch, schema, folders)
+    except (OSError, KeyError, pa.ArrowException):
+        return
+
+
+def _as_rows(batch: pa.RecordBatch, schema: pa.Schema, folders: dict[str, str]) -> pa.RecordBatch:
+    columns = [
+        pa.array([_folder(folders, field.name)] * len(batch), field.type)
+        if field.name in PARTITIONED_BY
+        else batch.column(field.name).cast(field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _folder(folders: dict[str, str], name: str) -> str | None:
+    """Spark gives null a directory of its own."""
+    value = folders.get(name)
+    return None if value == "__HIVE_DEFAULT_PARTITION__" else value

@@ -1,0 +1,197 @@
+"""Files of an archive are lost, damaged or removed on purpose."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from pipeline.archives import Act, all_of, fill, log_of, places
+from spark.running import Running
+from tidelog.client import SyncAdmin, SyncProducer
+from tidelog_pipeline.running import EXIT_FOUND
+
+MANY_PARTITIONS = 100
+
+
+def files_of(tmp_path: Path) -> list[Path]:
+    """In the order of their hours."""
+    return [tmp_path / "archive" / path for path in log_of(tmp_path).load().paths]
+
+
+def flip(path: Path, part: float = 0.5) -> None:
+    """A bit in the middle, which is within a value."""
+    content = bytearray(path.read_bytes())
+    content[int(len(content) * part)] ^= 1
+    path.write_bytes(content)
+
+
+def values_of(spark: SparkSession, tmp_path: Path) -> list[bytes]:
+    table = spark.read.parquet(str(tmp_path / "archive")).orderBy("partition", "offset")
+    return [bytes(row.value) for row in table.collect()]
+
+
+def archive_hours(cluster: Running, act: Act, topic: str, hours: int) -> None:
+    for hour in range(hours):
+        fill(cluster, topic, 0, [os.urandom(500) for _ in range(10)], hour)
+        act("run", "--topics", topic, "--no-compaction")
+
+
+def test_work_continues_without_files_that_are_lost_and_a_back_fill_writes_them_again(
+    spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
+) -> None:
+    topic = cluster.new_topic(partitions=1)
+    archive_hours(cluster, act, topic, 3)
+    first, _, last = files_of(tmp_path)
+    for lost in (first, last):
+        lost.unlink()
+    fill(cluster, topic, 0, [b"x"] * 5, hour=3)
+    said = act("run", "--topics", topic, "--no-compaction", fails=EXIT_FOUND)
+    assert said[0].startswith("DAMAGED: ")
+    assert said[0].endswith(f"{last.name} of the last commit is missing; run `archive repair`")
+    assert places(spark, tmp_path) == [(0, n) for n in (*range(10, 20), *range(30, 35))]
+    said = act("reconcile", fails=EXIT_FOUND)
+    assert [line.endswith("it is missing; run `archive repair`") for line in said] == [
+        True,
+        True,
+        False,
+    ]
+    assert "its files have 15 rows, and by its commits they are 35" in said[2]
+    said = act("backfill", "--topics", topic, "--since", "earliest", "--until", "2023-11-14T23:00")
+    assert said[0] == f"{topic}/0: 10 rows are written again: offsets 0 to 9"
+    act("backfill", "--topics", topic, "--since", "earliest")
+    assert places(spark, tmp_path) == all_of(35)
+    assert act("reconcile", "--deep") == [f"{topic}/0: 35 records in the log and in the archive"]
+
+
+def test_a_repair_writes_again_what_is_lost_or_damaged_and_removes_what_no_commit_names(
+    spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
+) -> None:
+    topic = cluster.new_topic(partitions=1)
+    archive_hours(cluster, act, topic, 4)
+    fill(cluster, topic, 0, [b"x"], hour=1)
+    act("run", "--topics", topic, "--no-compaction")
+    before = values_of(spark, tmp_path)
+    lost, *of_an_hour, cut, sound = files_of(tmp_path)
+    flipped = max(of_an_hour, key=lambda path: path.stat().st_size)
+    lost.unlink()
+    flip(flipped)
+    cut.write_bytes(cut.read_bytes()[:-1])
+    copy = sound.with_name("copy.parquet")
+    copy.write_bytes(sound.read_bytes())
+    said = act("compact", fails=EXIT_FOUND)
+    hour = flipped.parent.relative_to(tmp_path / "archive")
+    assert said[0].startswith(f"DAMAGED: {hour} is not compacted: ")
+    # Only a deep reconciliation reads values.
+    assert len([line for line in act("reconcile", fails=EXIT_FOUND) if "DAMAGED" in line]) == 2
+    deep = [line for line in act("reconcile", "--deep", fails=EXIT_FOUND) if "DAMAGED" in line]
+    assert len(deep) == 3
+    assert "its SHA-256 is not the one it was committed with" in "".join(deep)
+    planned = act("repair", "--dry-run", fails=EXIT_FOUND)
+    assert "30 rows would be written again" in planned[-1]
+    assert copy.exists()
+    said = act("repair")
+    assert f"{topic}/0: 30 rows are written again from the topic: offsets" in said[4]
+    assert values_of(spark, tmp_path) == before
+    kept = [path.name for path in (tmp_path / "archive.state/removed").rglob("*.parquet")]
+    assert sorted(kept) == sorted([flipped.name, cut.name, copy.name])
+    assert act("reconcile", "--deep") == [f"{topic}/0: 41 records in the log and in the archive"]
+    assert act("repair")[-1] == "Nothing is lost or damaged."
+
+
+def test_what_no_topic_has_any_more_is_saved_from_damaged_files_or_reported(
+    spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
+) -> None:
+    topic = cluster.new_topic(partitions=1)
+    archive_hours(cluster, act, topic, 1)
+    values = [os.urandom(1_000) for _ in range(5_000)]
+    fill(cluster, topic, 0, values, hour=1)
+    act("run", "--topics", topic, "--no-compaction")
+    with SyncAdmin(cluster.bootstrap) as admin:
+        admin.delete_topic(topic)
+    lost, flipped = files_of(tmp_path)
+    lost.unlink()
+    flip(flipped, part=0.7)
+    said = act("repair", fails=EXIT_FOUND)
+    [saved] = [line for line in said if "are written again from damaged files" in line]
+    count = int(saved.split()[1])
+    assert 0 < count < 5_000
+    assert (
+        f"{5_010 - count} rows cannot be had any more: offsets 0 to 9, {10 + count} to 5009"
+        in "".join(said)
+    )
+    assert places(spark, tmp_path) == [(0, 10 + n) for n in range(count)]
+    assert values_of(spark, tmp_path) == values[:count]
+    [line] = act("reconcile", "--deep")
+    assert f"{5_010 - count} are lost ({offsets})" in line
+    assert act("repair")[-1] == "Nothing is lost or damaged."
+
+
+def test_a_row_that_differs_from_its_record_is_found_in_files_without_checksums(
+    cluster: Running, tmp_path: Path, act: Act
+) -> None:
+    """Their commit is of a release that recorded none; the page's own checksum is right."""
+    topic = cluster.new_topic(partitions=1)
+    fill(cluster, topic, 0, [b"value-%d" % n for n in range(10)])
+    act("run", "--topics", topic)
+    [path] = files_of(tmp_path)
+    table = pq.read_table(path, partitioning=None)
+    altered = pa.array([b"altered" if n == 7 else b"value-%d" % n for n in range(10)])
+    pq.write_table(table.set_column(table.schema.get_field_index("value"), "value", altered), path)
+    commit = tmp_path / "archive.state/log/000000000001.json"
+    value = json.loads(commit.read_text())
+    value["added"] = [[name, rows, path.stat().st_size] for name, rows, *_ in value["added"]]
+    commit.write_text(json.dumps(value))
+    assert "DIFFERS" not in act("reconcile")[0]
+    [line] = act("reconcile", "--deep", fails=EXIT_FOUND)
+    assert "DIFFERS: 1 rows are not as their records in the log are: offsets 7 to 7" in line
+
+
+def test_hours_that_were_expired_are_not_missed_and_do_not_come_back(
+    spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
+) -> None:
+    topic = cluster.new_topic(partitions=1)
+    archive_hours(cluster, act, topic, 3)
+    before = ("--before", "2023-11-15T00:30")
+    hours = [f"topic={topic}/date=2023-11-14/hour={hour}" for hour in (22, 23)]
+    planned = [f"{hour}: 1 files with 10 rows would be removed" for hour in hours]
+    assert act("expire", *before, "--dry-run") == planned
+    first = files_of(tmp_path)[0]
+    first.rename(tmp_path / "kept")
+    said = act("expire", *before, fails=EXIT_FOUND)
+    assert said[0].startswith(f"DAMAGED: {hours[0]} is not expired: ")
+    first.parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "kept").rename(first)
+    assert act("expire", *before) == [f"{hours[0]}: 1 files with 10 rows are removed"]
+    assert not first.parent.exists()
+    assert places(spark, tmp_path) == [(0, n) for n in range(20, 30)]
+    act("backfill", "--topics", topic, "--since", "earliest")
+    fill(cluster, topic, 0, [b"late"], hour=0)
+    act("run", "--topics", topic)
+    assert places(spark, tmp_path) == [(0, n) for n in range(20, 31)]
+    [line] = act("reconcile", "--deep")
+    assert "20 were expired" in line
+    assert act("repair")[-1] == "Nothing is lost or damaged."
+    assert "There is no hour" in act("expire", "--before", "2023-11-14T22:00")[0]
+
+
+def test_an_archive_of_many_partitions_is_archived_reconciled_and_read_again(
+    spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
+) -> None:
+    topic = cluster.new_topic(partitions=MANY_PARTITIONS)
+
+    def one_each() -> None:
+        with SyncProducer(cluster.bootstrap) as producer:
+            for partition in range(MANY_PARTITIONS):
+                producer.send(topic, b"x", partition=partition)
+
+    one_each()
+    act("run", "--topics", topic)
+    one_each()
+    act("run", "--topics", topic, "--on-data-loss", "continue")
+    assert len(act("reconcile")) == MANY_PARTITIONS
+    assert places(spark, tmp_path) == all_of(2, MANY_PARTITIONS)
