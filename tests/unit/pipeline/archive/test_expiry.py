@@ -1,0 +1,29 @@
+from tidelog_pipeline.archive.commits import AddedFile, ArchiveState
+from tidelog_pipeline.archive.expiry import ExpiredHour, hours_before, whole_hours_ms
+
+HOUR_MS = 3_600_000
+# 2026-11-22T10:00Z
+TEN_MS = 1_795_341_600_000
+
+
+def state(*hours: str) -> ArchiveState:
+    return ArchiveState(
+        files={hour: {f"{hour}/a.parquet": AddedFile(f"{hour}/a.parquet", 3, 9)} for hour in hours}
+    )
+
+
+def test_hours_that_have_ended_before_are_expired_and_no_others() -> None:
+    hours = [f"topic=sea/date=2026-11-22/hour={hour}" for hour in ("09", "10", "11")]
+    undated = "topic=sea/date=__HIVE_DEFAULT_PARTITION__/hour=__HIVE_DEFAULT_PARTITION__"
+    found = state(*hours, undated)
+    assert [hour.path for hour in hours_before(found, TEN_MS)] == hours[:1]
+    assert [hour.path for hour in hours_before(found, TEN_MS + HOUR_MS - 1)] == hours[:1]
+    assert [hour.path for hour in hours_before(found, TEN_MS + HOUR_MS)] == hours[:2]
+    [first] = hours_before(found, TEN_MS)
+    assert isinstance(first, ExpiredHour)
+    assert first.rows == 3
+
+
+def test_a_time_within_an_hour_is_rounded_down() -> None:
+    assert whole_hours_ms(TEN_MS + 5) == TEN_MS
+    assert whole_hours_ms(TEN_MS) == TEN_MS

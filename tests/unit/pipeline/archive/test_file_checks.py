@@ -1,0 +1,92 @@
+"""Files as they were committed, and with one fault each."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tidelog_pipeline.archive.commits import AddedFile
+from tidelog_pipeline.archive.file_checks import absent_or_cut, damage, sha256_of
+from tidelog_pipeline.archive.salvage import sound_rows
+
+PATH = "topic=sea/date=2026-11-22/hour=10/a.parquet"
+ROWS = 1_000
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> AddedFile:
+    """As Spark writes it: pages have checksums. A page holds some tens of rows."""
+    path = tmp_path / PATH
+    path.parent.mkdir(parents=True)
+    table = pa.table({"offset": range(ROWS), "value": [os.urandom(100) for _ in range(ROWS)]})
+    pq.write_table(
+        table,
+        path,
+        write_page_checksum=True,
+        data_page_size=4_096,
+        write_batch_size=16,
+        use_dictionary=False,
+    )
+    return AddedFile(PATH, ROWS, path.stat().st_size, sha256_of(path))
+
+
+def flip(path: Path, at: float) -> None:
+    content = bytearray(path.read_bytes())
+    content[int(len(content) * at)] ^= 1
+    path.write_bytes(content)
+
+
+def test_a_file_as_it_was_committed_is_sound(tmp_path: Path, file: AddedFile) -> None:
+    assert damage(tmp_path, file) == ""
+    assert damage(tmp_path, file._replace(sha256="")) == ""
+    assert absent_or_cut(tmp_path, [file]) == {}
+
+
+def test_a_file_that_is_missing_or_has_another_size_is_found_without_reading_it(
+    tmp_path: Path, file: AddedFile
+) -> None:
+    cut = file._replace(size_bytes=file.size_bytes + 1)
+    gone = file._replace(path="b.parquet")
+    assert absent_or_cut(tmp_path, [file, cut, gone]) == {
+        PATH: f"it has {file.size_bytes} bytes, and had {file.size_bytes + 1} when it was "
+        "committed",
+        "b.parquet": "it is missing",
+    }
+
+
+@pytest.mark.parametrize("at", [0.2, 0.5, 0.9])
+@pytest.mark.parametrize("is_summed", [True, False])
+def test_a_flipped_bit_is_found_with_and_without_a_checksum_of_the_file(
+    tmp_path: Path, file: AddedFile, at: float, is_summed: bool
+) -> None:
+    flip(tmp_path / PATH, at)
+    wrong = damage(tmp_path, file if is_summed else file._replace(sha256=""))
+    assert ("SHA-256" in wrong) if is_summed else wrong.startswith("it cannot be read")
+
+
+def test_a_file_that_is_no_parquet_or_has_too_few_rows_is_found(
+    tmp_path: Path, file: AddedFile
+) -> None:
+    unsummed = file._replace(sha256="")
+    assert damage(tmp_path, unsummed._replace(rows=ROWS + 1)).endswith(f"by its commit {ROWS + 1}")
+    (tmp_path / PATH).write_bytes(b"x" * file.size_bytes)
+    assert damage(tmp_path, unsummed).startswith("it cannot be read")
+
+
+@pytest.mark.parametrize(("at", "least", "most"), [(0.5, 200, 600), (0.9, 700, ROWS - 1)])
+def test_rows_before_a_damaged_page_are_saved(
+    tmp_path: Path, file: AddedFile, at: float, least: int, most: int
+) -> None:
+    schema = pa.schema([("offset", pa.int64()), ("value", pa.binary()), ("topic", pa.string())])
+    before = pq.read_table(tmp_path / file.path, partitioning=None).column("value").to_pylist()
+    flip(tmp_path / PATH, at)
+    saved = pa.Table.from_batches(sound_rows(tmp_path / PATH, schema), schema)
+    assert least <= len(saved) <= most
+    assert saved.column("value").to_pylist() == before[: len(saved)]
+    assert set(saved.column("topic").to_pylist()) == {"sea"}
+    (tmp_path / PATH).write_bytes(b"no footer")
+    assert list(sound_rows(tmp_path / PATH, schema)) == []

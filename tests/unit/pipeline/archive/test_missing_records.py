@@ -1,0 +1,87 @@
+import pytest
+
+from tidelog_pipeline.archive.commits import Archived, ArchiveState, GoneRows
+from tidelog_pipeline.archive.missing_records import (
+    MAX_RANGES,
+    MissingRows,
+    RestoredRows,
+    lost_rows,
+    missing_rows,
+    readable,
+    reads,
+)
+from tidelog_pipeline.archive.spans import LogId, Span
+
+LOG, OTHER = LogId("sea", "id", 0), LogId("sea", "id", 1)
+NOTHING = RestoredRows(0, ())
+
+
+def state() -> ArchiveState:
+    return ArchiveState(epochs={LOG: {2: (Span(0, 50),), 4: (Span(50, 90),)}})
+
+
+def missing(rows: int) -> MissingRows:
+    return MissingRows(LOG, rows, (Archived(LOG, 2, Span(0, 10)), Archived(LOG, 4, Span(60, 90))))
+
+
+def test_missing_rows_are_looked_for_where_the_archive_has_none() -> None:
+    present = {2: [Span(10, 50)], 4: [Span(50, 60)]}
+    assert missing_rows(state(), LOG, 30, present) == missing(30)
+    assert missing_rows(state(), OTHER, 1, {}) == MissingRows(OTHER, 1, ())
+
+
+def test_what_was_lost_before_is_not_looked_for_again() -> None:
+    found = state()
+    found.lost = {LOG: GoneRows(LOG, 10, (Span(0, 10),))}
+    present = {2: [Span(10, 50)], 4: [Span(50, 60)]}
+    assert missing_rows(found, LOG, 30, present).offsets == (Span(60, 90),)
+
+
+def test_only_what_the_log_still_has_is_read() -> None:
+    assert readable(missing(30), Span(5, 70)) == (Span(5, 10), Span(60, 70))
+    assert readable(missing(30), None) == ()
+
+
+def test_logs_are_read_side_by_side_a_range_of_each_at_a_time() -> None:
+    wanted = {LOG: [Span(0, 10), Span(60, 70)], OTHER: [Span(3, 5)]}
+    assert list(reads(wanted, 1_000)) == [
+        {LOG: Span(0, 10), OTHER: Span(3, 5)},
+        {LOG: Span(60, 70)},
+    ]
+    assert [part[LOG].size for part in reads({LOG: [Span(0, 10)]}, 4)] == [4, 4, 2]
+    assert list(reads({LOG: []}, 4)) == []
+
+
+def test_a_log_is_read_in_few_ranges_however_many_rows_are_missing_here_and_there() -> None:
+    spans = [Span(100 * n, 100 * n + 1) for n in range(1_000)]
+    parts = list(reads({LOG: spans}, 1_000_000))
+    assert len(parts) == MAX_RANGES
+    read = [part[LOG] for part in parts]
+    assert all(any(r.first <= s.first < r.end for r in read) for s in spans)
+
+
+@pytest.mark.parametrize(
+    ("rows", "restored", "now", "offsets"),
+    [
+        # The log begins at 80: what it has was written again.
+        (40, RestoredRows(10, (Span(80, 90),)), Span(80, 90), (Span(0, 10), Span(60, 80))),
+        # The topic is gone.
+        (40, NOTHING, None, (Span(0, 10), Span(60, 90))),
+        # More rows are lost than offsets are gone: others were cut by an unclean election.
+        (35, NOTHING, Span(80, 90), (Span(0, 10), Span(60, 90))),
+    ],
+)
+def test_what_is_lost_is_at_the_offsets_that_the_log_does_not_have(
+    rows: int, restored: RestoredRows, now: Span | None, offsets: tuple[Span, ...]
+) -> None:
+    left = rows - restored.rows
+    assert lost_rows(missing(rows), restored, now) == GoneRows(LOG, left, offsets)
+
+
+def test_what_was_expired_is_not_lost() -> None:
+    found = lost_rows(missing(30), NOTHING, None, expired=[Span(0, 10)])
+    assert found == GoneRows(LOG, 30, (Span(60, 90),))
+
+
+def test_nothing_is_lost_where_all_rows_were_written_again() -> None:
+    assert lost_rows(missing(10), RestoredRows(10, (Span(60, 70),)), Span(60, 90)) is None
