@@ -80,7 +80,8 @@ class Repairer:
     def _look(self) -> _Found:
         root, state = self._log.directory.root, self._log.state
         wrong = damaged(self._spark, root, state.all_files)
-        unknown = sorted(set(self._log.directory.files(".")) - set(state.paths))
+        there = [path for path in self._log.directory.files(".") if path.startswith("topic=")]
+        unknown = sorted(set(there) - set(state.paths))
         for path, why in sorted(wrong.items()):
             self._say(f"{path}: {why}")
         for path in unknown:
