@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -81,11 +82,15 @@ def _part_counts(sizes: Sequence[int], least: int) -> list[int]:
     if least > len(sizes):
         counts = [min(max(round(size * least / total), 1), size) for size in sizes]
     missing = min(least, total) - sum(counts)
+    if missing <= 0:
+        return counts
     # Rounding has left less than one for each: those with the largest parts are cut once more.
-    while missing > 0:
-        largest = max(range(len(sizes)), key=lambda n: sizes[n] / counts[n])
-        counts[largest] += 1
-        missing -= 1
+    largest = [(-sizes[n] / counts[n], n) for n in range(len(sizes))]
+    heapq.heapify(largest)
+    for _ in range(missing):
+        n = largest[0][1]
+        counts[n] += 1
+        heapq.heapreplace(largest, (-sizes[n] / counts[n], n))
     return counts
 
 

@@ -94,6 +94,11 @@ def test_equal_ranges_are_split_into_no_fewer_parts_than_were_asked_for() -> Non
     assert Counter(part.partition.partition for part in parts) == {0: 2, 1: 1, 2: 1}
 
 
+def test_thousands_of_partitions_are_split_without_comparing_each_with_each() -> None:
+    ranges = [range_of(n, 0, 100) for n in range(20_000)]
+    assert len(split(ranges, 29_999, None)) == 29_999
+
+
 def test_with_as_many_ranges_as_tasks_nothing_is_split() -> None:
     ranges = [range_of(0, 0, 900), range_of(1, 0, 100)]
     assert split(ranges, 2, None) == ranges
