@@ -61,7 +61,8 @@ def test_work_continues_without_files_that_are_lost_and_a_back_fill_writes_them_
         False,
     ]
     assert "its files have 15 rows, and by its commits they are 35" in said[2]
-    said = act("backfill", "--topics", topic, "--since", "earliest", "--until", "2023-11-14T23:00")
+    first_hour = ("--since", "earliest", "--until", "2023-11-14T23:00")
+    said = act("backfill", "--topics", topic, *first_hour, fails=EXIT_FOUND)
     assert said[0] == f"{topic}/0: 10 rows are written again: offsets 0 to 9"
     act("backfill", "--topics", topic, "--since", "earliest")
     assert places(spark, tmp_path) == all_of(35)

@@ -100,8 +100,9 @@ class _Writer:
         self._is_sound = True
 
     def act(self, config: ArchiveConfig) -> int:
-        for path in self._log.recover():
-            self._find(f"{path} of the last commit is missing")
+        lost = self._log.recover()
+        for path in lost:
+            self._report(f"{path} of the last commit is missing")
         if isinstance(config, RunConfig):
             self._run(config)
         elif isinstance(config, BackfillConfig):
@@ -112,11 +113,16 @@ class _Writer:
             self._repair(config)
         elif isinstance(config, ExpireConfig):
             self._expire(config)
-        return EXIT_DONE if self._is_sound else EXIT_FOUND
+        # A back-fill or a repair has taken what it wrote again off the list.
+        is_sound = self._is_sound and not set(lost) & set(self._log.state.paths)
+        return EXIT_DONE if is_sound else EXIT_FOUND
 
     def _find(self, problem: str) -> None:
         """What is wrong with the archive, and does not keep this action from its work."""
         self._is_sound = False
+        self._report(problem)
+
+    def _report(self, problem: str) -> None:
         structlog.get_logger().error("archive_damaged", problem=problem, hint=REPAIR)
         _say(f"DAMAGED: {problem}; {REPAIR}")
 
