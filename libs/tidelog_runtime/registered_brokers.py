@@ -3,7 +3,7 @@ describe them. No I/O."""
 
 from __future__ import annotations
 
-from tidelog.inspection.model import RegisteredBroker
+from tidelog.inspection.model import BrokerPressure, RegisteredBroker
 from tidelog.inspection.model import RejectedStart as DescribedRejection
 from tidelog_runtime.metadata.broker_directories import (
     BrokerDirectory,
@@ -11,9 +11,10 @@ from tidelog_runtime.metadata.broker_directories import (
     decode_broker_directory,
     decode_rejected_start,
 )
-from tidelog_runtime.metadata.keys import BrokerDirectoryKey, RejectedStartKey
+from tidelog_runtime.metadata.keys import BrokerDirectoryKey, BrokerPressureKey, RejectedStartKey
 from tidelog_runtime.metadata.schema import BrokerRegistration
 from tidelog_runtime.metadata.store import KeyValue
+from tidelog_runtime.pressure.records import Pressure, decode_pressures
 
 
 class KnownDirectories:
@@ -22,14 +23,22 @@ class KnownDirectories:
     def __init__(self) -> None:
         self.directories: dict[int, BrokerDirectory] = {}
         self.rejected_starts: dict[int, RejectedStart] = {}
+        self.pressures: dict[int, tuple[Pressure, ...]] = {}
 
-    def apply(self, key: BrokerDirectoryKey | RejectedStartKey, value: KeyValue | None) -> None:
+    def apply(
+        self, key: BrokerDirectoryKey | RejectedStartKey | BrokerPressureKey, value: KeyValue | None
+    ) -> None:
         """`value`: None where the key was deleted. Raises KeyError, TypeError or ValueError for a
         malformed one."""
         if isinstance(key, BrokerDirectoryKey):
             self.directories.pop(key.broker_id, None)
             if value is not None:
                 self.directories[key.broker_id] = decode_broker_directory(value.value)
+            return
+        if isinstance(key, BrokerPressureKey):
+            self.pressures.pop(key.broker_id, None)
+            if value is not None:
+                self.pressures[key.broker_id] = decode_pressures(value.value)
             return
         self.rejected_starts.pop(key.broker_id, None)
         if value is not None:
@@ -71,4 +80,12 @@ class KnownDirectories:
                 start.directory_id,
             )
             for broker_id, start in sorted(self.rejected_starts.items())
+        )
+
+    def described_pressures(self) -> tuple[BrokerPressure, ...]:
+        """Ordered by broker id."""
+        return tuple(
+            BrokerPressure(broker_id, *pressure)
+            for broker_id, pressures in sorted(self.pressures.items())
+            for pressure in pressures
         )

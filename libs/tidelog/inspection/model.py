@@ -166,6 +166,16 @@ class HeardBroker:
 
 
 @dataclass(frozen=True, slots=True)
+class BrokerPressure:
+    broker_id: int
+    resource: str
+    used: int
+    limit: int
+    since_ms: int
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class RecentElections:
     controllers: int = 0
     registrations_lost: int = 0
@@ -197,6 +207,7 @@ class BrokerState:
     start_total: int = 0
     rejected_starts: Sequence[RejectedStart] = ()
     elections: RecentElections | None = None
+    pressures: Sequence[BrokerPressure] = ()
 
     @property
     def is_starting(self) -> bool:
@@ -313,6 +324,7 @@ class ControllerState:
     controllers: Sequence[RegisteredController] = ()
     operations: Sequence[StandingOperation] = ()
     missing_controllers: Sequence[MissingController] = ()
+    pressures: Sequence[BrokerPressure] = ()
     rejected_starts: Sequence[RejectedStart] = ()
 
 

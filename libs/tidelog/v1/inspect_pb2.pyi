@@ -422,6 +422,7 @@ class BrokerState(_message.Message):
     MOVE_BYTES_PER_SECOND_FIELD_NUMBER: _builtins.int
     REJECTED_STARTS_FIELD_NUMBER: _builtins.int
     ELECTIONS_FIELD_NUMBER: _builtins.int
+    PRESSURES_FIELD_NUMBER: _builtins.int
     broker_epoch: _builtins.int
     """Creation revision of its registration; 0: it has none."""
     state: _builtins.str
@@ -476,6 +477,10 @@ class BrokerState(_message.Message):
     def elections(self) -> Global___RecentElections:
         """Unset: a release that does not count them."""
 
+    @_builtins.property
+    def pressures(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokerPressure]:
+        """As ControllerState reports them; its own as it finds them now."""
+
     def __init__(
         self,
         *,
@@ -498,14 +503,57 @@ class BrokerState(_message.Message):
         move_bytes_per_second: _builtins.int = ...,
         rejected_starts: _abc.Iterable[Global___RejectedStart] | None = ...,
         elections: Global___RecentElections | None = ...,
+        pressures: _abc.Iterable[Global___BrokerPressure] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["elections", b"elections"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "controller_address", b"controller_address", "controller_epoch", b"controller_epoch", "controllers", b"controllers", "departures", b"departures", "disk_free_bytes", b"disk_free_bytes", "elections", b"elections", "has_full_state", b"has_full_state", "heard", b"heard", "leader_count", b"leader_count", "move_bytes_per_second", b"move_bytes_per_second", "registered", b"registered", "rejected_starts", b"rejected_starts", "replica_count", b"replica_count", "replicas", b"replicas", "start_done", b"start_done", "start_phase", b"start_phase", "start_total", b"start_total", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "controller_address", b"controller_address", "controller_epoch", b"controller_epoch", "controllers", b"controllers", "departures", b"departures", "disk_free_bytes", b"disk_free_bytes", "elections", b"elections", "has_full_state", b"has_full_state", "heard", b"heard", "leader_count", b"leader_count", "move_bytes_per_second", b"move_bytes_per_second", "pressures", b"pressures", "registered", b"registered", "rejected_starts", b"rejected_starts", "replica_count", b"replica_count", "replicas", b"replicas", "start_done", b"start_done", "start_phase", b"start_phase", "start_total", b"start_total", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___BrokerState: _TypeAlias = BrokerState  # noqa: Y015
+
+@_typing.final
+class BrokerPressure(_message.Message):
+    """A resource of which a broker's process is short, by its own word: also of one that takes no new
+    connection for that reason.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BROKER_ID_FIELD_NUMBER: _builtins.int
+    RESOURCE_FIELD_NUMBER: _builtins.int
+    USED_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    SINCE_MS_FIELD_NUMBER: _builtins.int
+    DETAIL_FIELD_NUMBER: _builtins.int
+    broker_id: _builtins.int
+    resource: _builtins.str
+    """"open_files", "memory", "cpu"."""
+    used: _builtins.int
+    """Files, bytes, or of the CPU the milliseconds of waiting for it in as many that passed."""
+    limit: _builtins.int
+    since_ms: _builtins.int
+    """Wall clock of the broker, milliseconds since 1970."""
+    detail: _builtins.str
+    """What uses it, for people; empty: not known."""
+    def __init__(
+        self,
+        *,
+        broker_id: _builtins.int = ...,
+        resource: _builtins.str = ...,
+        used: _builtins.int = ...,
+        limit: _builtins.int = ...,
+        since_ms: _builtins.int = ...,
+        detail: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id", "detail", b"detail", "limit", b"limit", "resource", b"resource", "since_ms", b"since_ms", "used", b"used"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BrokerPressure: _TypeAlias = BrokerPressure  # noqa: Y015
 
 @_typing.final
 class RecentElections(_message.Message):
@@ -999,6 +1047,7 @@ class ControllerState(_message.Message):
     OPERATIONS_FIELD_NUMBER: _builtins.int
     REJECTED_STARTS_FIELD_NUMBER: _builtins.int
     MISSING_CONTROLLERS_FIELD_NUMBER: _builtins.int
+    PRESSURES_FIELD_NUMBER: _builtins.int
     active: _builtins.bool
     controller_epoch: _builtins.int
     active_address: _builtins.str
@@ -1039,6 +1088,10 @@ class ControllerState(_message.Message):
     def missing_controllers(self) -> _containers.RepeatedCompositeFieldContainer[Global___MissingController]:
         """Controllers that have run within the last seven days and are not registered, ordered by id."""
 
+    @_builtins.property
+    def pressures(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokerPressure]:
+        """Ordered by broker id."""
+
     def __init__(
         self,
         *,
@@ -1056,10 +1109,11 @@ class ControllerState(_message.Message):
         operations: _abc.Iterable[Global___StandingOperation] | None = ...,
         rejected_starts: _abc.Iterable[Global___RejectedStart] | None = ...,
         missing_controllers: _abc.Iterable[Global___MissingController] | None = ...,
+        pressures: _abc.Iterable[Global___BrokerPressure] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active", b"active", "active_address", b"active_address", "backlogs", b"backlogs", "controller_epoch", b"controller_epoch", "controllers", b"controllers", "deletions", b"deletions", "departures", b"departures", "missing_controllers", b"missing_controllers", "operations", b"operations", "partition_count", b"partition_count", "partitions", b"partitions", "registered", b"registered", "rejected_starts", b"rejected_starts", "revision", b"revision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active", b"active", "active_address", b"active_address", "backlogs", b"backlogs", "controller_epoch", b"controller_epoch", "controllers", b"controllers", "deletions", b"deletions", "departures", b"departures", "missing_controllers", b"missing_controllers", "operations", b"operations", "partition_count", b"partition_count", "partitions", b"partitions", "pressures", b"pressures", "registered", b"registered", "rejected_starts", b"rejected_starts", "revision", b"revision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -26,6 +26,7 @@ class Keys:
         self.departures = self.root + "brokers/departures/"
         self.directories = self.root + "brokers/directories/"
         self.rejected_starts = self.root + "brokers/rejected_starts/"
+        self.pressures = self.root + "brokers/pressures/"
         self.topics = self.root + "brokers/topics/"
         self.topic_deletions = self.root + "admin/topics_delete/"
         self.partition_additions = self.root + "admin/partitions_add/"
@@ -66,6 +67,9 @@ class Keys:
 
     def rejected_start(self, broker_id: int) -> str:
         return f"{self.rejected_starts}{broker_id}"
+
+    def pressure(self, broker_id: int) -> str:
+        return f"{self.pressures}{broker_id}"
 
     def topic(self, topic: str) -> str:
         return self.topics + topic
@@ -124,6 +128,8 @@ class Keys:
             return BrokerDirectoryKey(int(key.removeprefix(self.directories)))
         if key.startswith(self.rejected_starts):
             return RejectedStartKey(int(key.removeprefix(self.rejected_starts)))
+        if key.startswith(self.pressures):
+            return BrokerPressureKey(int(key.removeprefix(self.pressures)))
         if key.startswith(self.topics):
             parts = key.removeprefix(self.topics).split("/")
             if len(parts) == 1:
@@ -197,6 +203,10 @@ class RejectedStartKey(NamedTuple):
     broker_id: int
 
 
+class BrokerPressureKey(NamedTuple):
+    broker_id: int
+
+
 class TopicKey(NamedTuple):
     topic: str
 
@@ -256,6 +266,7 @@ ParsedKey = (
     | DepartureKey
     | BrokerDirectoryKey
     | RejectedStartKey
+    | BrokerPressureKey
     | TopicKey
     | PartitionKey
     | TopicDeletionKey

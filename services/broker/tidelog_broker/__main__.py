@@ -73,6 +73,8 @@ from tidelog_runtime.garbage_collection import collecting_garbage
 from tidelog_runtime.metadata.broker_directories import RejectedStart, RejectionCause
 from tidelog_runtime.metadata.etcd import EtcdStore
 from tidelog_runtime.metadata.keys import Keys
+from tidelog_runtime.pressure.reporting import PressureReports, reporting_pressure
+from tidelog_runtime.pressure.usage import look_at_process
 from tidelog_runtime.telemetry.explained import Explained
 from tidelog_runtime.telemetry.external_inspect import ExternalInspectServicer
 from tidelog_runtime.telemetry.inspect_service import InspectServicer
@@ -321,12 +323,26 @@ async def run(config: BrokerConfig) -> int:
         async with (
             collecting_garbage(),
             publishing(broker.state_changes, live_brokers, config) as hasten_publishing,
+            reporting_pressure(pressure_reports(config, broker)),
         ):
             return await live(broker, edge, stop_requested, on_left=hasten_publishing)
     finally:
         if metrics_server is not None:
             metrics_server.stop()
         broker.state_changes.flush()
+
+
+def pressure_reports(config: BrokerConfig, broker: Broker) -> PressureReports:
+    key = Keys(config.cluster).pressure(config.broker_id)
+    reports = PressureReports(
+        broker.store,
+        key,
+        SystemClock(),
+        look_at_process,
+        lambda: config.broker_id in broker.cache.brokers,
+    )
+    broker.inspection.own_pressures = lambda: reports.current
+    return reports
 
 
 async def report_rejection(config: BrokerConfig, error: Exception) -> None:

@@ -46,6 +46,9 @@ BROKER_ID_CONTESTED = "broker_id_contested"  # by two processes
 DIRECTORY_NOT_INTACT = "directory_not_intact"  # copied, restored or replaced
 BROKER_STARTING = "broker_starting"
 BROKER_STOPPING = "broker_stopping"
+OPEN_FILES = "open_files"  # it is at its limit, or near it
+MEMORY_SHORT = "memory_short"
+CPU_STARVED = "cpu_starved"
 REPLICA_SLOW = "replica_slow"
 REPLICA_CATCHING_UP = "replica_catching_up"
 REPLICA_CUT_OFF = "replica_cut_off"
@@ -83,6 +86,9 @@ ORDER = (
     DISK_FULL,
     DISK_ERROR,
     REPLICA_CORRUPT,
+    OPEN_FILES,
+    MEMORY_SHORT,
+    CPU_STARVED,
     REPLICA_CUT_OFF,
     REPLICA_SLOW,
     REPLICA_CATCHING_UP,

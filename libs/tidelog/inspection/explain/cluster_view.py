@@ -19,6 +19,7 @@ from tidelog.inspection.explain.words import name_of_key
 from tidelog.inspection.model import (
     NOT_KNOWN,
     BrokerBacklog,
+    BrokerPressure,
     ControllerState,
     Departure,
     FollowerProgress,
@@ -53,6 +54,9 @@ STORE_SPREAD_MS = 15_000
 # and how long that excuses its silence at the most.
 FULL_STATE_MS_PER_REPLICA = 5
 MAX_FULL_STATE_MS = 60_000
+
+
+_NOTHING = ControllerState(active=False, controller_epoch=NOT_KNOWN)
 
 
 class Life(enum.Enum):
@@ -95,6 +99,7 @@ class ClusterView:
         self.registry = self._registry()
         self.departures = self._departures()
         self.rejected_starts = self._rejected_starts()
+        self.pressures = self._pressures()
         self.backlogs = self._backlogs()
         self.deleting = self._deleting()
         self._lives: dict[int, Life] = {}
@@ -308,6 +313,19 @@ class ClusterView:
         for departure in state.departures if state else ():
             found.setdefault(departure.broker_id, departure)
         return found
+
+    def _pressures(self) -> dict[tuple[int, str], BrokerPressure]:
+        """By broker id and resource; a broker's own word before what others have read."""
+        found: dict[tuple[int, str], BrokerPressure] = {}
+        for state in sorted(self.observed.tellers, key=lambda s: s.broker is not None):
+            for pressure in (state.controller or state.broker or _NOTHING).pressures:
+                own = state.broker is not None and state.id == pressure.broker_id
+                if own or (pressure.broker_id, pressure.resource) not in found:
+                    found[pressure.broker_id, pressure.resource] = pressure
+        return found
+
+    def pressure(self, broker_id: int, resource: str) -> BrokerPressure | None:
+        return self.pressures.get((broker_id, resource))
 
     def _rejected_starts(self) -> dict[int, RejectedStart]:
         """By broker id, as the service reports them that reports the registrations."""

@@ -302,7 +302,7 @@ def _why_not_deleted(view: ClusterView, deletion: WaitingDeletion, broker_id: in
         how = _How.AT_WORK if starts else _How.AWAY
         return _Wait(broker_id, how, f"{who} {reason.words}", reason.root)
     if view.life(broker_id) is Life.BUSY:
-        busy = not_asked(broker_id)
+        busy = not_asked(view, broker_id)
         return _Wait(broker_id, _How.AT_WORK, f"{who} {busy.words}", busy.root)
     backlog = backlogs.pending_of(view, broker_id)
     for pending in backlog.first if backlog else ():

@@ -10,6 +10,7 @@ from tidelog.inspection.explain import (
     control,
     instability,
     operations,
+    pressures,
     roots,
     standbys,
     store,
@@ -133,6 +134,9 @@ def _roots(view: ClusterView, following: roots.Following, scope: Scope) -> Itera
         for root in _lifeless(view):
             if scope.broker is None or root.broker == scope.broker:
                 found.setdefault(root, [])
+        for root in pressures.roots(view):
+            if scope.broker is None or root.broker == scope.broker:
+                found.setdefault(root, [])
     for root, follows in found.items():
         if scope.broker is None or root.broker == scope.broker or follows:
             yield roots.finding(view, root, follows)
@@ -149,7 +153,7 @@ def _lifeless(view: ClusterView) -> Iterator[Root]:
     known.update(view.brokers)
     for broker_id in sorted({*view.departures, *known, *view.registry.brokers, *failed} - stopped):
         if view.life(broker_id) is Life.BUSY:
-            yield not_asked(broker_id).root
+            yield not_asked(view, broker_id).root
         reason = why_broker_does_nothing(view, broker_id)
         if reason is not None:
             yield reason.root

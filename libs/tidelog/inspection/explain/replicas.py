@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tidelog.inspection.explain import backlogs, causes
+from tidelog.inspection.explain import backlogs, causes, pressures
 from tidelog.inspection.explain.causes import Reason, Root
 from tidelog.inspection.explain.cluster_view import ClusterView, Life
 from tidelog.inspection.explain.words import name_of_key, span
@@ -55,6 +55,9 @@ def _why_no_answer(view: ClusterView, broker_id: int) -> Reason | None:
     life = view.life(broker_id)
     if life in (Life.ANSWERS, Life.BUSY):
         return None
+    short = pressures.why_silent(view, broker_id)
+    if short is not None and life in (Life.PAUSED, Life.UNREACHABLE):
+        return short
     found = _OF_LIFE[life]
     if life is Life.DEAD:
         found = _how_it_ended(view, broker_id)
@@ -69,8 +72,11 @@ def _how_it_ended(view: ClusterView, broker_id: int) -> Reason:
     return _STOPPED if view.was_stopped(broker_id) else _OF_LIFE[Life.DEAD]
 
 
-def not_asked(broker_id: int) -> Reason:
+def not_asked(view: ClusterView, broker_id: int) -> Reason:
     """Of one that is busy, where nobody else tells a reason."""
+    short = pressures.why_silent(view, broker_id)
+    if short is not None:
+        return short
     return Reason(Root(causes.BROKER_BUSY, broker_id), "could not be asked in time")
 
 
@@ -106,9 +112,9 @@ def why_behind(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Rea
         return None
     if busy:
         # That it fetches late is no sign of the network.
-        return _slow(view, key, broker_id) or not_asked(broker_id)
+        return _slow(view, key, broker_id) or not_asked(view, broker_id)
     if view.life(key.leader) is Life.BUSY:
-        root = not_asked(key.leader).root
+        root = not_asked(view, key.leader).root
         return Reason(root, f"follows broker {key.leader}, which could not be asked in time")
     if view.life(key.leader) is not Life.ANSWERS:
         # There is nobody to keep up with, which is no fault of the follower's.
@@ -273,6 +279,12 @@ def _cut_off(
             evidence.append(f"{line}; both answer")
     if not evidence:
         return None
+    for end, words in (
+        (key.leader, f"cannot fetch from broker {key.leader}, which is at its limit of open files"),
+        (broker_id, "is at its limit of open files and cannot fetch"),
+    ):
+        if pressures.has_no_files_left(view, end):
+            return Reason(Root(causes.OPEN_FILES, end), words, tuple(evidence))
     deaf = view.silent_broker(key.leader)
     if deaf is not None:
         evidence.append(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tidelog.inspection.explain import causes, next_steps, starts
+from tidelog.inspection.explain import causes, next_steps, pressures, starts
 from tidelog.inspection.explain.causes import Reason, Root, Symptom
 from tidelog.inspection.explain.cluster_view import FAULT, ClusterView
 from tidelog.inspection.explain.observed import Listening, name_of
@@ -63,6 +63,7 @@ _NEXT_STEP = {
     "large topics; it goes on by itself.",
     causes.DISK_ERROR: "Look at the kernel's log of its machine, and replace the disk; the "
     "replicas are copied anew.",
+    **pressures.NEXT_STEP,
     causes.REPLICA_CORRUPT: "It is cut to what is sound and copied anew from its leader by "
     "itself; check the disk of that machine if this comes again.",
 }
@@ -120,7 +121,7 @@ def following(symptoms: Sequence[Symptom]) -> Following:
 
 def told_here(root: Root) -> bool:
     """Others have findings of their own."""
-    return root.cause in _SUMMARY
+    return root.cause in _SUMMARY or pressures.is_pressure(root)
 
 
 def finding(view: ClusterView, root: Root, follows: Sequence[tuple[Symptom, Reason]]) -> Finding:
@@ -192,6 +193,8 @@ def _own_word(view: ClusterView, root: Root) -> RejectedStart | None:
 
 
 def _summary(view: ClusterView, root: Root) -> str:
+    if pressures.is_pressure(root):
+        return pressures.summary(view, root)
     said = _SUMMARY[root.cause].format(broker=root.broker)
     left = _own_word(view, root)
     if left is not None:
@@ -269,6 +272,8 @@ def _severity(view: ClusterView, root: Root, follows: Sequence[tuple[Symptom, Re
 def _about_broker(view: ClusterView, root: Root) -> list[str]:
     broker_id = root.broker
     evidence: list[str] = []
+    if pressures.is_pressure(root):
+        evidence.append(pressures.evidence(view, root))
     departure = view.departures.get(broker_id)
     if departure is not None and view.registry.teller is not None:
         evidence.append(

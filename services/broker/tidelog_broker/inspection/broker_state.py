@@ -4,12 +4,13 @@ gets its turn."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from tidelog.errors import TidelogError, unknown_partition, unknown_topic
 from tidelog.inspection.model import (
     NOT_KNOWN,
     STARTED,
+    BrokerPressure,
     BrokerState,
     RegisteredBroker,
     RegisteredController,
@@ -31,6 +32,7 @@ from tidelog_broker.storage.disk_use import UNKNOWN_DISK, DiskUse, LookAtDisk
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.missed_brokers import missed_brokers
+from tidelog_runtime.pressure.records import Pressure
 from tidelog_runtime.telemetry.recent_elections import ElectionCounts
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
@@ -69,6 +71,7 @@ class BrokerInspection:
         state_changes.add_sink(self._elections.take)
         self.address = ""
         self.is_stopping = False
+        self.own_pressures: Callable[[], Sequence[Pressure]] = tuple
 
     async def describe(self, request: StateRequest) -> ServiceState:
         error = self._not_found(request)
@@ -120,9 +123,17 @@ class BrokerInspection:
                 start_done=self._start.done if starts else 0,
                 start_total=self._start.total if starts else 0,
                 rejected_starts=cache.directories.described_rejections(),
+                pressures=self._pressures(),
             ),
             error=error,
         )
+
+    def _pressures(self) -> list[BrokerPressure]:
+        """Its own as it finds them, those of others as it has read them."""
+        own = self._manager.broker_id
+        read = self._cache.directories.described_pressures()
+        others = [pressure for pressure in read if pressure.broker_id != own]
+        return others + [BrokerPressure(own, *pressure) for pressure in self.own_pressures()]
 
     def _not_found(self, request: StateRequest) -> TidelogError | None:
         """Why nothing can be told of what is asked for. Before the store has been read nobody

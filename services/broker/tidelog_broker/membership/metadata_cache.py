@@ -17,6 +17,7 @@ from tidelog_runtime.metadata import schema
 from tidelog_runtime.metadata.keys import (
     BrokerDirectoryKey,
     BrokerKey,
+    BrokerPressureKey,
     ClusterKey,
     ControllerEpochKey,
     ControllerKey,
@@ -150,7 +151,7 @@ class MetadataCache:
                     self.departures[broker_id] = schema.decode_departure(value.value)
                 else:
                     self.departures.pop(broker_id, None)
-            case BrokerDirectoryKey() | RejectedStartKey():
+            case BrokerDirectoryKey() | RejectedStartKey() | BrokerPressureKey():
                 self.directories.apply(key, value)
             case ControllerKey() | ControllerEpochKey() | ControllerProcessKey():
                 self._apply_of_controllers(key, value)

@@ -66,6 +66,7 @@ def describe(reign: Reign, request: StateRequest, now_ms: int) -> ControllerStat
         registered=tuple(_registered(context)),
         operations=tuple(_operations(context)),
         rejected_starts=context.directories.described_rejections(),
+        pressures=context.directories.described_pressures(),
     )
 
 

@@ -46,6 +46,7 @@ from tidelog_runtime.metadata.keys import (
     BrokerAdditionKey,
     BrokerDirectoryKey,
     BrokerKey,
+    BrokerPressureKey,
     BrokerRemovalKey,
     DepartureKey,
     Keys,
@@ -381,7 +382,7 @@ class Context:
                     bound = decode_throttle(value.value).bytes_per_second
                     self.throttle = Throttle(bound, value.mod_revision)
                 return None
-            case BrokerDirectoryKey() | RejectedStartKey():
+            case BrokerDirectoryKey() | RejectedStartKey() | BrokerPressureKey():
                 self.directories.apply(parsed, value)
                 return None
             case _:

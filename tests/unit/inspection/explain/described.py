@@ -10,6 +10,7 @@ from typing import Any
 from tidelog.inspection.explain import Listening, Observed, SilentService, explain
 from tidelog.inspection.model import (
     BrokerBacklog,
+    BrokerPressure,
     BrokerState,
     ControllerState,
     Departure,
@@ -46,6 +47,7 @@ class DescribedCluster:
     registered: dict[int, RegisteredBroker] = field(default_factory=dict)
     silent: list[SilentService] = field(default_factory=list)
     departures: list[Departure] = field(default_factory=list)
+    pressures: list[BrokerPressure] = field(default_factory=list)
     missing_controllers: list[MissingController] = field(default_factory=list)
     rejected_starts: list[RejectedStart] = field(default_factory=list)
     backlogs: list[BrokerBacklog] = field(default_factory=list)
@@ -251,6 +253,7 @@ class DescribedCluster:
                 registered=tuple(self.registered.values()),
                 operations=self.operations,
                 missing_controllers=tuple(self.missing_controllers),
+                pressures=tuple(self.pressures),
                 rejected_starts=tuple(self.rejected_starts),
             )
         return ServiceState(

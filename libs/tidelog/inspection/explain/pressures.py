@@ -1,0 +1,91 @@
+"""Brokers that are short of open files, memory or CPU, by their own word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidelog.inspection.explain import causes
+from tidelog.inspection.explain.causes import Reason, Root
+from tidelog.inspection.explain.cluster_view import ClusterView, Life
+from tidelog.inspection.explain.words import since, span
+from tidelog.inspection.model import BrokerPressure
+
+FILES, MEMORY, CPU = "open_files", "memory", "cpu"
+_CAUSES = {FILES: causes.OPEN_FILES, MEMORY: causes.MEMORY_SHORT, CPU: causes.CPU_STARVED}
+_RESOURCES = {cause: resource for resource, cause in _CAUSES.items()}
+# With so few files left neither a connection nor a segment gets one reliably.
+FEW_FILES_LEFT = 16
+FEW_FILES_LEFT_PERCENT = 3
+
+NEXT_STEP = {
+    causes.OPEN_FILES: "Raise the limit of open files of broker {broker} and restart it "
+    "(LimitNOFILE= of a systemd unit, ulimit -n, --ulimit nofile= of a container; 65536 is "
+    "usual), or for the running process: prlimit --pid PID --nofile=65536. Where connections use "
+    "them up, look at the client that is named.",
+    causes.MEMORY_SHORT: "Raise the memory limit of broker {broker} (ulimit -v, or that of its "
+    "container), or give it fewer partitions and smaller requests: at the limit its process ends.",
+    causes.CPU_STARVED: "Give broker {broker} more CPU (cpu.max of its control group, its nice "
+    "value), or end what else runs on its machine.",
+}
+
+
+def roots(view: ClusterView) -> Iterator[Root]:
+    """Of brokers that are there. A process that is gone uses nothing."""
+    for broker_id, resource in sorted(view.pressures):
+        if resource in _CAUSES and view.life(broker_id) is not Life.DEAD:
+            yield Root(_CAUSES[resource], broker_id)
+
+
+def has_no_files_left(view: ClusterView, broker_id: int) -> bool:
+    pressure = view.pressure(broker_id, FILES)
+    if pressure is None:
+        return False
+    left = pressure.limit - pressure.used
+    return left <= max(FEW_FILES_LEFT, pressure.limit * FEW_FILES_LEFT_PERCENT // 100)
+
+
+def why_silent(view: ClusterView, broker_id: int) -> Reason | None:
+    """Why a process that runs takes no connection, or answers late."""
+    if has_no_files_left(view, broker_id):
+        root = Root(causes.OPEN_FILES, broker_id)
+        return Reason(root, "is at its limit of open files and takes no new connection")
+    if view.pressure(broker_id, CPU) is not None:
+        return Reason(Root(causes.CPU_STARVED, broker_id), "gets too little CPU to answer in time")
+    return None
+
+
+def summary(view: ClusterView, root: Root) -> str:
+    pressure = view.pressure(root.broker, _RESOURCES[root.cause])
+    assert pressure is not None, "roots of this kind are found by it"
+    who = f"broker {root.broker}"
+    if root.cause == causes.OPEN_FILES:
+        how = "is at" if has_no_files_left(view, root.broker) else "is near"
+        uses = f"{pressure.used:,} of {pressure.limit:,} are open"
+        return f"{who} {how} its limit of open files: {uses}{_detail(pressure)}"
+    if root.cause == causes.MEMORY_SHORT:
+        percent = pressure.used * 100 // max(1, pressure.limit)
+        return (
+            f"{who} is near its memory limit: it uses {percent} % of {pressure.limit:,} bytes"
+            f"{_detail(pressure)}"
+        )
+    return (
+        f"{who} gets too little CPU: within {span(pressure.limit)} it waited "
+        f"{span(pressure.used)} for it{_detail(pressure)}"
+    )
+
+
+def evidence(view: ClusterView, root: Root) -> str:
+    pressure = view.pressure(root.broker, _RESOURCES[root.cause])
+    assert pressure is not None, "roots of this kind are found by it"
+    return (
+        f"broker-{root.broker} reports: {pressure.resource} {pressure.used:,} of "
+        f"{pressure.limit:,} {since(pressure.since_ms, view.now_ms())}{_detail(pressure)}"
+    )
+
+
+def is_pressure(root: Root) -> bool:
+    return root.cause in _RESOURCES
+
+
+def _detail(pressure: BrokerPressure) -> str:
+    return f" ({pressure.detail})" if pressure.detail else ""

@@ -1,0 +1,86 @@
+"""Which resources a process is short of, from what it uses. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from tidelog_runtime.pressure.records import Pressure
+
+OPEN_FILES, MEMORY, CPU = "open_files", "memory", "cpu"
+# In percent of the limit: a shortage begins at the first, and ends below the second, so that it
+# does not come and go with each connection.
+BEGINS_PERCENT = {OPEN_FILES: 80, MEMORY: 90, CPU: 60}
+ENDS_PERCENT = {OPEN_FILES: 75, MEMORY: 85, CPU: 40}
+# Waits for the CPU are counted over this: less says something of a single busy moment.
+CPU_WINDOW_MS = 10_000
+
+
+class Usage(NamedTuple):
+    """`cpu_wait_ms`: growing, for how long the event loop's thread was ready to run and got no CPU.
+    `throttled_periods`, `periods`: growing, of the control group. `top_peer`: the address that
+    most of the connections come from, where there are many."""
+
+    open_files: int = 0
+    open_files_limit: int = 0
+    sockets: int = 0
+    top_peer: str = ""
+    top_peer_connections: int = 0
+    memory_bytes: int = 0
+    memory_limit_bytes: int = 0
+    cpu_wait_ms: int = 0
+    throttled_periods: int = 0
+    periods: int = 0
+
+
+class PressureJudge:
+    """`take` what the process uses, now and then."""
+
+    def __init__(self) -> None:
+        self._since_ms: dict[str, int] = {}
+        self._looks: deque[tuple[int, Usage]] = deque()
+
+    def take(self, usage: Usage, monotonic_ms: int, wall_ms: int) -> tuple[Pressure, ...]:
+        """What it is short of now, ordered by resource."""
+        while len(self._looks) > 1 and self._looks[1][0] <= monotonic_ms - CPU_WINDOW_MS:
+            self._looks.popleft()
+        self._looks.append((monotonic_ms, usage))
+        found: list[Pressure] = []
+        for resource, used, limit, detail in self._uses(usage, monotonic_ms):
+            known = resource in self._since_ms
+            percent = (ENDS_PERCENT if known else BEGINS_PERCENT)[resource]
+            if limit <= 0 or used * 100 < limit * percent:
+                self._since_ms.pop(resource, None)
+                continue
+            since_ms = self._since_ms.setdefault(resource, wall_ms)
+            found.append(Pressure(resource, used, limit, since_ms, detail))
+        return tuple(sorted(found))
+
+    def _uses(self, usage: Usage, now_ms: int) -> Iterable[tuple[str, int, int, str]]:
+        yield OPEN_FILES, usage.open_files, usage.open_files_limit, _of_files(usage)
+        yield MEMORY, usage.memory_bytes, usage.memory_limit_bytes, ""
+        began_ms, before = self._looks[0]
+        passed_ms = now_ms - began_ms
+        if passed_ms < CPU_WINDOW_MS * 9 // 10:
+            return
+        waited_ms = usage.cpu_wait_ms - before.cpu_wait_ms
+        periods = usage.periods - before.periods
+        throttled_ms = (
+            passed_ms * (usage.throttled_periods - before.throttled_periods) // periods
+            if periods > 0
+            else 0
+        )
+        if throttled_ms > waited_ms:
+            yield CPU, throttled_ms, passed_ms, "its control group is throttled (cpu.max)"
+        else:
+            yield CPU, waited_ms, passed_ms, "it was ready to run, and others had the CPU"
+
+
+def _of_files(usage: Usage) -> str:
+    if not usage.sockets:
+        return ""
+    said = f"{usage.sockets:,} of them are connections"
+    if usage.top_peer_connections * 2 > usage.sockets:
+        said += f", {usage.top_peer_connections:,} of these with {usage.top_peer}"
+    return said

@@ -1,0 +1,37 @@
+"""What a broker is short of, as the metadata store holds it. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Pressure(NamedTuple):
+    """`used` and `limit`: files, bytes, or of the CPU milliseconds of waiting in as many that
+    passed. `detail`: what uses it, for people; may be empty."""
+
+    resource: str
+    used: int
+    limit: int
+    since_ms: int
+    detail: str = ""
+
+
+def encode_pressures(pressures: Sequence[Pressure]) -> bytes:
+    """Value of `brokers/pressures/<id>`."""
+    return json.dumps([p._asdict() for p in pressures], separators=(",", ":")).encode()
+
+
+def decode_pressures(value: bytes) -> tuple[Pressure, ...]:
+    """Raises KeyError, TypeError or ValueError for what no broker has written."""
+    return tuple(
+        Pressure(
+            str(raw["resource"]),
+            int(raw["used"]),
+            int(raw["limit"]),
+            int(raw["since_ms"]),
+            str(raw.get("detail", "")),
+        )
+        for raw in json.loads(value)
+    )

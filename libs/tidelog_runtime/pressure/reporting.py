@@ -1,0 +1,128 @@
+"""Keeps what a broker is short of in the metadata store, for as long as it lasts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+import structlog
+
+from tidelog_runtime.clock import Clock
+from tidelog_runtime.metadata.store import (
+    Delete,
+    Lease,
+    LeaseLostError,
+    MetadataStore,
+    Put,
+    StoreError,
+    Transaction,
+)
+from tidelog_runtime.pressure.judging import PressureJudge, Usage
+from tidelog_runtime.pressure.records import Pressure, encode_pressures
+
+INTERVAL_SECONDS = 2.0
+# What is reported ends so long after its process at the latest.
+LEASE_TTL_SECONDS = 15
+# A shortage that lasts is written again when it has changed by so much of its limit.
+REWRITE_PERCENT = 5
+# And so often in any case: the lease may have been lost meanwhile.
+REWRITE_MS = 10_000
+WRITE_TIMEOUT_SECONDS = 3.0
+
+_log = structlog.get_logger()
+
+
+class PressureReports:
+    """`look`: what the process uses; may block for some milliseconds. `may_write`: whether the
+    store is known to be that of this broker's cluster."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        key: str,
+        clock: Clock,
+        look: Callable[[], Usage],
+        may_write: Callable[[], bool],
+    ) -> None:
+        self._may_write = may_write
+        self._store = store
+        self._key = key
+        self._clock = clock
+        self._look = look
+        self._judge = PressureJudge()
+        self._written: tuple[Pressure, ...] = ()
+        self._due_ms = 0
+        self._lease: Lease | None = None
+        self.current: tuple[Pressure, ...] = ()
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            await self.step()
+            await asyncio.sleep(INTERVAL_SECONDS)
+
+    async def step(self) -> None:
+        usage = await asyncio.to_thread(self._look)
+        before = {pressure.resource for pressure in self.current}
+        clock = self._clock
+        self.current = self._judge.take(usage, clock.monotonic_ms(), clock.wall_ms())
+        for pressure in self.current:
+            if pressure.resource not in before:
+                _log.warning(
+                    "resource_short",
+                    resource=pressure.resource,
+                    used=pressure.used,
+                    limit=pressure.limit,
+                    detail=pressure.detail,
+                )
+        for resource in before - {pressure.resource for pressure in self.current}:
+            _log.info("resource_sufficient", resource=resource)
+        is_due = bool(self.current) and clock.monotonic_ms() >= self._due_ms
+        if self._may_write() and (is_due or _differs(self._written, self.current)):
+            try:
+                async with asyncio.timeout(WRITE_TIMEOUT_SECONDS):
+                    await self._write()
+            except LeaseLostError:
+                self._lease = None
+            except (StoreError, TimeoutError):
+                return  # The store's own absence has a finding; the next step tries again.
+
+    async def _write(self) -> None:
+        if not self.current:
+            await self._store.transact(Transaction([], [Delete(self._key)]))
+        else:
+            if self._lease is None:
+                self._lease = await self._store.grant_lease(LEASE_TTL_SECONDS)
+            value = encode_pressures(self.current)
+            await self._store.transact(Transaction([], [Put(self._key, value, self._lease.id)]))
+        self._written = self.current
+        self._due_ms = self._clock.monotonic_ms() + REWRITE_MS
+
+
+def _differs(written: Sequence[Pressure], current: Sequence[Pressure]) -> bool:
+    if [p.resource for p in written] != [p.resource for p in current]:
+        return True
+    return any(
+        abs(now.used - before.used) * 100 >= REWRITE_PERCENT * max(1, now.limit)
+        or now.limit != before.limit
+        for before, now in zip(written, current, strict=True)
+    )
+
+
+@asynccontextmanager
+async def reporting_pressure(reports: PressureReports) -> AsyncIterator[None]:
+    task = asyncio.create_task(_running(reports), name="pressure-reports")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _running(reports: PressureReports) -> None:
+    """A broker serves on without these reports."""
+    try:
+        await reports.run()
+    except Exception as error:
+        _log.error("pressure_reports_ended", why=f"{type(error).__name__}: {error}")

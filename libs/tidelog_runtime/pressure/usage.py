@@ -1,0 +1,133 @@
+"""What this process uses of its machine, from /proc and its control group. Blocks for milliseconds
+where there are thousands of files; what cannot be read is 0, which means not known."""
+
+from __future__ import annotations
+
+import resource
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from tidelog_runtime.pressure.judging import Usage
+
+_PROC = Path("/proc/self")
+_CGROUP = Path("/sys/fs/cgroup")
+_ESTABLISHED = "01"
+# A limit of a control group beyond this is none.
+_NO_LIMIT_BYTES = 1 << 60
+# Sockets are counted by peer only where there are so many: that reads a line for each.
+MANY_SOCKETS = 200
+
+
+def look_at_process() -> Usage:
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    open_files, sockets = _open_files(limit)
+    peer, connections = _top_peer() if sockets >= MANY_SOCKETS else ("", 0)
+    memory, memory_limit = _memory()
+    throttled, periods = _throttling()
+    return Usage(
+        open_files,
+        limit,
+        sockets,
+        peer,
+        connections,
+        memory,
+        memory_limit,
+        _cpu_wait_ms(),
+        throttled,
+        periods,
+    )
+
+
+def _open_files(limit: int) -> tuple[int, int]:
+    """And how many of them are sockets. To count them takes a file: where there is none left, all
+    are in use."""
+    try:
+        links = list((_PROC / "fd").iterdir())
+    except OSError:
+        return limit, 0
+    sockets = 0
+    for link in links:
+        with suppress(OSError):
+            sockets += str(link.readlink()).startswith("socket:")
+    return len(links), sockets
+
+
+def _top_peer() -> tuple[str, int]:
+    peers: Counter[str] = Counter()
+    for table in ("net/tcp", "net/tcp6"):
+        with suppress(OSError):
+            peers.update(established_peers((_PROC / table).read_text().splitlines()[1:]))
+    return peers.most_common(1)[0] if peers else ("", 0)
+
+
+def established_peers(lines: list[str]) -> Iterator[str]:
+    """Of the lines of /proc/net/tcp or tcp6: the remote address of each established connection."""
+    for line in lines:
+        fields = line.split()
+        if len(fields) > 3 and fields[3] == _ESTABLISHED:
+            yield _address(fields[2].partition(":")[0])
+
+
+def _address(hexadecimal: str) -> str:
+    """
+    >>> _address("0100007F"), _address("0000000000000000FFFF00000100007F")
+    ('127.0.0.1', '127.0.0.1')
+    """
+    # The kernel writes words of four bytes, each in the machine's order.
+    last = bytes.fromhex(hexadecimal[-8:])[::-1]
+    is_mapped = len(hexadecimal) == 32 and hexadecimal[16:24].upper() in ("FFFF0000", "0000FFFF")
+    if len(hexadecimal) == 8 or is_mapped:
+        return ".".join(map(str, last))
+    words = [bytes.fromhex(hexadecimal[i : i + 8])[::-1].hex() for i in range(0, 32, 8)]
+    joined = "".join(words)
+    return ":".join(joined[i : i + 4].lstrip("0") or "0" for i in range(0, 32, 4))
+
+
+def _memory() -> tuple[int, int]:
+    """In use, and the tightest limit: of the address space (ulimit -v) or of the control group."""
+    page = resource.getpagesize()
+    try:
+        size, resident = (int(n) * page for n in (_PROC / "statm").read_text().split()[:2])
+    except (OSError, ValueError):
+        return 0, 0
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY:
+        return size, limit
+    group = _group_value("memory.max")
+    return (resident, group) if 0 < group < _NO_LIMIT_BYTES else (resident, 0)
+
+
+def _group_value(name: str) -> int:
+    try:
+        text = (_group() / name).read_text().strip()
+    except OSError:
+        return 0
+    return int(text) if text.isdecimal() else 0
+
+
+def _group() -> Path:
+    """This process's directory of cgroup v2."""
+    try:
+        lines = (_PROC / "cgroup").read_text().splitlines()
+    except OSError:
+        return _CGROUP
+    paths = [line.removeprefix("0::") for line in lines if line.startswith("0::")]
+    return _CGROUP / paths[0].lstrip("/") if paths else _CGROUP
+
+
+def _throttling() -> tuple[int, int]:
+    try:
+        lines = (_group() / "cpu.stat").read_text().splitlines()
+    except OSError:
+        return 0, 0
+    values = dict(line.split() for line in lines if len(line.split()) == 2)
+    return int(values.get("nr_throttled", 0)), int(values.get("nr_periods", 0))
+
+
+def _cpu_wait_ms() -> int:
+    try:
+        return int((_PROC / "schedstat").read_text().split()[1]) // 1_000_000
+    except (OSError, IndexError, ValueError):
+        return 0

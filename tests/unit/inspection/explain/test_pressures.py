@@ -1,0 +1,98 @@
+"""Brokers that are short of open files, memory or CPU."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.inspection.explain import Listening
+from tidelog.inspection.model import BrokerPressure
+from unit.inspection.explain.described import NOW_MS, DescribedCluster, causes_of, found, said
+
+
+@pytest.fixture
+def cluster() -> DescribedCluster:
+    described = DescribedCluster()
+    described.partition("sea/0")
+    described.partition("bay/0", (1, 3))
+    return described
+
+
+def short(
+    cluster: DescribedCluster, resource: str, used: int, limit: int, detail: str = ""
+) -> None:
+    cluster.pressures.append(BrokerPressure(2, resource, used, limit, NOW_MS - 8_000, detail))
+
+
+def test_most_files_in_use_are_a_warning_with_the_limit_and_how_to_raise_it(
+    cluster: DescribedCluster,
+) -> None:
+    short(cluster, "open_files", 850, 1_024, "700 of them are connections")
+    findings = cluster.explain()
+    assert causes_of(findings) == ["open_files"]
+    near = findings[0]
+    assert (near.severity, near.broker) == ("warning", 2)
+    assert near.summary == (
+        "broker 2 is near its limit of open files: 850 of 1,024 are open (700 of them are "
+        "connections)"
+    )
+    assert "LimitNOFILE=" in near.next_step
+    assert "since 2023-11-14T22:13:12Z (8.0 s)" in said(near)
+
+
+@pytest.mark.parametrize("listening", [Listening.ACCEPTS, Listening.SILENT])
+def test_a_broker_without_files_is_named_and_neither_the_network_nor_a_pause_is_blamed(
+    cluster: DescribedCluster, listening: Listening
+) -> None:
+    short(cluster, "open_files", 1_020, 1_024)
+    cluster.partition("sea/0", isr=(1, 3))
+    cluster.silence(2, listening)
+    cluster.unheard(2)
+    findings = cluster.explain()
+    assert causes_of(findings) == ["open_files"]
+    assert "broker 2 is at its limit of open files" in findings[0].summary
+    assert "out of the ISR of 1 partition" in findings[0].summary
+    assert "network" not in said(findings[0])
+
+
+def test_a_follower_that_cannot_connect_to_a_leader_without_files_is_no_case_for_the_network(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("cape/0", (2, 1), isr=(2,))
+    cluster.seen("cape/0", 1, last_fetch_ms=9_000, lag_records=4, log_end_offset=96)
+    short(cluster, "open_files", 1_024, 1_024)
+    findings = cluster.explain()
+    assert "replica_cut_off" not in causes_of(findings)
+    assert found(findings, "open_files").severity == "critical"
+
+
+def test_memory_near_its_limit_is_a_warning(cluster: DescribedCluster) -> None:
+    short(cluster, "memory", 95, 100)
+    near = found(cluster.explain(), "memory_short")
+    assert near.summary == "broker 2 is near its memory limit: it uses 95 % of 100 bytes"
+
+
+def test_a_busy_broker_that_gets_no_cpu_is_starved(cluster: DescribedCluster) -> None:
+    short(cluster, "cpu", 9_000, 10_000, "its control group is throttled (cpu.max)")
+    cluster.silence(2, Listening.BUSY)
+    findings = cluster.explain()
+    assert causes_of(findings) == ["cpu_starved"]
+    assert "within 10.0 s it waited 9.0 s for it" in findings[0].summary
+    assert "cpu.max" in said(findings[0])
+
+
+def test_a_dead_process_is_short_of_nothing(cluster: DescribedCluster) -> None:
+    short(cluster, "memory", 99, 100)
+    cluster.kill(2)
+    assert causes_of(cluster.explain()) == ["replica_dead"]
+
+
+def test_a_shortage_concerns_its_broker(cluster: DescribedCluster) -> None:
+    short(cluster, "memory", 99, 100)
+    assert causes_of(cluster.explain(broker=2)) == ["memory_short"]
+    assert cluster.explain(broker=3) == []
+    assert cluster.explain(topic="bay") == []
+
+
+def test_a_resource_of_a_later_release_is_passed_over(cluster: DescribedCluster) -> None:
+    short(cluster, "ports", 9, 10)
+    assert cluster.explain() == []
