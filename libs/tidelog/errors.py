@@ -172,6 +172,17 @@ class InvalidRequestError(TidelogError, code=ErrorCode.INVALID_REQUEST):
     """An argument cannot be right; the message names it."""
 
 
+class InvalidArgumentError(InvalidRequestError, ValueError):
+    """The client rejects an argument at the call; nothing was sent."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.INVALID_REQUEST, message)
+
+
+class ArgumentTypeError(InvalidArgumentError, TypeError):
+    """An argument is of a wrong type."""
+
+
 class RequestTimedOutError(TidelogError, code=ErrorCode.REQUEST_TIMED_OUT):
     """No answer in time. The request may have been carried out."""
 

@@ -16,6 +16,7 @@ from tidelog.client.sequences import Identity
 from tidelog.client.sync import SyncAdmin, SyncConsumer, SyncProducer
 from tidelog.client.unclean_elections import UncleanElection
 from tidelog.errors import (
+    ArgumentTypeError,
     BatchTooLargeError,
     ClientClosedError,
     ClientForkedError,
@@ -26,12 +27,14 @@ from tidelog.errors import (
     FencedProducerError,
     FetchSessionError,
     InternalError,
+    InvalidArgumentError,
     InvalidAssignmentError,
     InvalidBatchError,
     InvalidConfigError,
     InvalidPartitionCountError,
     InvalidReplicationFactorError,
     InvalidRequestError,
+    InvalidTimestampError,
     InvalidTopicNameError,
     LeaderChangedError,
     LeaderNotAvailableError,
@@ -66,6 +69,7 @@ from tidelog.errors import (
 
 __all__ = [
     "Admin",
+    "ArgumentTypeError",
     "BatchDelivery",
     "BatchReport",
     "BatchTooLargeError",
@@ -82,12 +86,14 @@ __all__ = [
     "FetchedBatch",
     "Identity",
     "InternalError",
+    "InvalidArgumentError",
     "InvalidAssignmentError",
     "InvalidBatchError",
     "InvalidConfigError",
     "InvalidPartitionCountError",
     "InvalidReplicationFactorError",
     "InvalidRequestError",
+    "InvalidTimestampError",
     "InvalidTopicNameError",
     "LeaderChangedError",
     "LeaderNotAvailableError",

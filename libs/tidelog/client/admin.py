@@ -10,6 +10,7 @@ What changes something goes to the active controller, every question to any brok
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -18,7 +19,14 @@ from typing import Self
 
 from tidelog.client.admin_brokers import BrokerRequests
 from tidelog.client.admin_operations import OperationRequests
-from tidelog.client.admin_topics import TopicRequests
+from tidelog.client.admin_topics import DEFAULT_REPLICATION_FACTOR, TopicRequests
+from tidelog.client.arguments import (
+    checks_arguments,
+    instance,
+    integer,
+    mapping,
+    topic_name,
+)
 from tidelog.client.ask_leaders import Answers, Asked, LeaderAsker
 from tidelog.client.clock import Clock, SystemClock
 from tidelog.client.cluster_metadata import ClusterMetadata
@@ -45,7 +53,7 @@ from tidelog.client.producers_codec import (
 from tidelog.client.retry import Backoff
 from tidelog.client.sequences import Identity
 from tidelog.client.topic_details import TopicQuestions
-from tidelog.errors import ErrorCode, TidelogError, unknown_topic
+from tidelog.errors import ErrorCode, TidelogError, UnknownTopicError, unknown_topic
 from tidelog.model import TopicPartition
 from tidelog.rpc.status import UnreachableError
 from tidelog.rpc.trace_context import of_request
@@ -59,6 +67,7 @@ DESCRIBE_PAUSE_MS = 50
 
 
 @guarded
+@checks_arguments(fence=instance(Identity), known=mapping(topic_name, integer))
 class Admin(TopicRequests, TopicQuestions, OperationRequests, BrokerRequests):
     """Finds the active controller and follows it. Belongs to one event loop. Every error is a
     `TidelogError`.
@@ -132,6 +141,17 @@ class Admin(TopicRequests, TopicQuestions, OperationRequests, BrokerRequests):
                 if found.name == topic:
                     error = error_from_wire(found.error)
         raise error or unknown_topic(topic)
+
+    async def default_replication_factor(self, topic: str, operation_id: str = "") -> int:
+        """The factor of a topic that is created without one: DEFAULT_REPLICATION_FACTOR, or the
+        number of brokers where they are fewer. A request that is repeated by its operation's id
+        asks for what it asked for before, however many brokers there are by then."""
+        if operation_id:
+            with contextlib.suppress(UnknownTopicError):
+                (there,) = await self.topic_details([topic], with_partitions=False)
+                return there.replication_factor
+        brokers = len((await self.describe_cluster()).brokers)
+        return max(1, min(DEFAULT_REPLICATION_FACTOR, brokers))
 
     async def init_producer_id(
         self,

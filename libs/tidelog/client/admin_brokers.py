@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tidelog.client.arguments import checks_arguments
 from tidelog.client.controller_calls import DEFAULT_TIMEOUT_MS, ControllerCalls
 from tidelog.client.operations import (
     BrokerDetails,
@@ -21,6 +22,7 @@ PAGE_SIZE = 1_000
 MAX_PAGES = 1_000
 
 
+@checks_arguments()
 class BrokerRequests:
     _controllers: ControllerCalls
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from tidelog.client.arguments import checks_arguments, instance, several
 from tidelog.client.controller_calls import ControllerCalls
 from tidelog.client.operations import (
     BegunOperation,
@@ -39,6 +40,7 @@ class _Begun(Protocol):
     def plan(self) -> pb.Plan: ...
 
 
+@checks_arguments(moves=several(instance(Move)))
 class OperationRequests:
     """`expected_plan`: the digest of the plan that a dry run gave. What would not be exactly that
     any more is refused with REVISION_CONFLICT."""

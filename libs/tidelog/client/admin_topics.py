@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tidelog.client.arguments import checks_arguments, instance, several
 from tidelog.client.controller_calls import DEFAULT_TIMEOUT_MS, ControllerCalls
 from tidelog.client.descriptions import TopicDescription
 from tidelog.client.request_fields import built
@@ -12,6 +13,8 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.rpc.wire import error_from_wire
 from tidelog.v1 import admin_pb2 as pb
 
+# Replicas of a topic that is created without a factor, on as many brokers or more.
+DEFAULT_REPLICATION_FACTOR = 3
 PAGE_SIZE = 1_000
 MAX_PAGES = 1_000
 
@@ -107,10 +110,14 @@ class Recovery:
     survivors: tuple[Survivor, ...]
 
 
+@checks_arguments(choices=several(instance(RecoveryChoice)))
 class TopicRequests:
     _controllers: ControllerCalls
 
     async def describe_topic(self, topic: str) -> TopicDescription:
+        raise NotImplementedError
+
+    async def default_replication_factor(self, topic: str, operation_id: str = "") -> int:
         raise NotImplementedError
 
     async def create_topic(
@@ -126,12 +133,17 @@ class TopicRequests:
         dry_run: bool = False,
     ) -> CreatedTopic:
         """Returns when the replicas have started, or `timeout_ms` is over. Counts that are not
-        given are those of the `assignment`, or 1. A try whose answer was lost may have created the
+        given are those of the `assignment`, or 1 partition and `default_replication_factor`. A
+        try whose answer was lost may have created the
         topic: all tries have one operation id, and then one of the same shape counts as created."""
         if partitions is None:
             partitions = len(assignment) or 1
         if replication_factor is None:
-            replication_factor = len(assignment[0]) if assignment else 1
+            replication_factor = (
+                len(assignment[0])
+                if assignment
+                else await self.default_replication_factor(topic, operation_id)
+            )
         request = built(
             pb.CreateTopicRequest,
             topic=topic,

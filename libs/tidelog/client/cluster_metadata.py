@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
+from tidelog.client.arguments import shown, topic_name
 from tidelog.client.clock import Clock
 from tidelog.client.connections import Connections
 from tidelog.client.delivery import mark_seen
@@ -57,7 +58,7 @@ def parse_bootstrap(bootstrap: str | Sequence[str]) -> list[str]:
         if not (_is_host(host) and _PORT.fullmatch(port) and 0 < int(port) < 65536):
             raise TidelogError(
                 ErrorCode.INVALID_REQUEST,
-                f"bootstrap address {address!r} is not host:port, as in 127.0.0.1:7500",
+                f"bootstrap address {shown(address)} is not host:port, as in 127.0.0.1:7500",
             )
     if not addresses:
         raise TidelogError(
@@ -157,6 +158,8 @@ class ClusterMetadata:
         no broker answers."""
         known = self._cache.topic(name)
         attempt = 0
+        if known is None:
+            topic_name("topic", name)
         while known is None:
             attempt += 1
             await self.refresh_patiently((name,))

@@ -18,6 +18,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from tidelog.client.arguments import (
+    checks_arguments,
+    choice,
+    function,
+    integer,
+    mapping,
+    natural,
+    offset_number,
+    offset_position,
+    poll_timeout,
+    positive,
+    topic_partition,
+)
 from tidelog.client.ask_leaders import LeaderAsker
 from tidelog.client.clock import Clock, SystemClock
 from tidelog.client.cluster_metadata import DEFAULT_METADATA_MAX_AGE_MS, ClusterMetadata
@@ -32,7 +45,7 @@ from tidelog.client.offset_finder import OffsetFinder
 from tidelog.client.record_epochs import RecordEpoch, RecordEpochs
 from tidelog.client.retry import DEFAULT_MAX_BACKOFF_MS, DEFAULT_MIN_BACKOFF_MS, Backoff
 from tidelog.client.unclean_elections import UncleanElection
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import InvalidArgumentError
 from tidelog.model import NO_EPOCH, NO_OFFSET, OffsetPosition, Record, TopicPartition
 from tidelog.rpc.trace_context import captured
 
@@ -57,6 +70,22 @@ class _Growing(NamedTuple):
 
 
 @guarded
+@checks_arguments(
+    unchecked=("poll", "poll_batches"),
+    max_wait_ms=natural,
+    min_bytes=natural,
+    max_bytes=positive,
+    prefetch_bytes=positive,
+    on_out_of_range=choice(OnOutOfRange),
+    offsets_timeout_ms=natural,
+    on_unclean_election=function,
+    metadata_max_age_ms=positive,
+    offset=offset_number,
+    end_offset=natural,
+    read_epoch=integer,
+    timestamp_ms=natural,
+    offsets=mapping(topic_partition, natural),
+)
 class Consumer:
     """Belongs to one event loop. Every error is a `TidelogError`.
 
@@ -93,11 +122,6 @@ class Consumer:
         clock: Clock | None = None,
         rng: random.Random | None = None,
     ) -> None:
-        if max_wait_ms < 0 or min_bytes < 0 or max_bytes < 1 or prefetch_bytes < 1:
-            raise ValueError(
-                f"max_wait_ms {max_wait_ms}, min_bytes {min_bytes}, max_bytes {max_bytes}, "
-                f"prefetch_bytes {prefetch_bytes}: the first two are at least 0, the others 1"
-            )
         self._clock = clock or SystemClock()
         self._lifecycle = Lifecycle("consumer", self._clock)
         self._connections = connections or GrpcConnections()
@@ -143,17 +167,18 @@ class Consumer:
         await self.close()
 
     def assign(
-        self, partitions: _Partitions, *, start: OffsetPosition = OffsetPosition.EARLIEST
+        self, partitions: _Partitions, *, start: OffsetPosition | str = OffsetPosition.EARLIEST
     ) -> None:
         """Reads these partitions and no others. One that is new begins at `start` unless
         somebody seeks; one that was assigned before goes on. That a partition does not
         exist is told by `seek` and `poll`."""
         self._lifecycle.check()
         wanted = [TopicPartition(*partition) for partition in partitions]
-        if start is OffsetPosition.TIMESTAMP:
-            raise ValueError("start is EARLIEST or LATEST; use seek_to_time for a time")
+        position = offset_position("start", start)
+        if position is OffsetPosition.TIMESTAMP:
+            raise InvalidArgumentError("start is EARLIEST or LATEST; use seek_to_time for a time")
         self._growing = None
-        self._assign(wanted, start)
+        self._assign(wanted, position)
 
     def _assign(self, wanted: list[TopicPartition], start: OffsetPosition) -> None:
         self._metadata.follow({partition.topic for partition in wanted})
@@ -162,7 +187,7 @@ class Consumer:
         self._fetcher.wake()
 
     async def assign_topic(
-        self, topic: str, *, start: OffsetPosition = OffsetPosition.EARLIEST
+        self, topic: str, *, start: OffsetPosition | str = OffsetPosition.EARLIEST
     ) -> list[TopicPartition]:
         """Reads all partitions of a topic and no others; returns them. Partitions that are added
         later are assigned when they are noticed, and read from their beginning, whatever `start`
@@ -192,11 +217,6 @@ class Consumer:
         return self._state.get(TopicPartition(*partition)).position
 
     async def seek(self, partition: TopicPartition | tuple[str, int], offset: int) -> None:
-        if offset < 0:
-            raise TidelogError(
-                ErrorCode.INVALID_REQUEST,
-                f"offset {offset} does not exist; offsets begin at 0 (seek_to_end finds the end)",
-            )
         assigned = self._state.get(TopicPartition(*partition))
         await self._metadata.check_partition(assigned.partition)
         self._seek(assigned.partition, offset)
@@ -291,6 +311,8 @@ class Consumer:
     ) -> list[Record]:
         """Records as soon as there are any, `max_records` or as many as are opened in TAKING_MS;
         none after `timeout_ms`. A poll that is cancelled has taken none."""
+        poll_timeout("timeout_ms", timeout_ms)
+        positive("max_records", max_records)
         self._fetcher.trace_context = captured()
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         with self._lifecycle.call():
@@ -310,6 +332,8 @@ class Consumer:
     ) -> list[FetchedBatch]:
         """Batches as soon as there are any; none after `timeout_ms`. A poll that is cancelled
         has taken none."""
+        poll_timeout("timeout_ms", timeout_ms)
+        positive("max_batches", max_batches)
         self._fetcher.trace_context = captured()
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         with self._lifecycle.call():

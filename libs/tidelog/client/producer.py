@@ -24,6 +24,15 @@ from types import TracebackType
 from typing import Self
 
 from tidelog.client.accumulator import Accumulator
+from tidelog.client.arguments import (
+    checks_arguments,
+    choice,
+    function,
+    instance,
+    natural,
+    pair,
+    positive,
+)
 from tidelog.client.buffer_budget import BufferBudget
 from tidelog.client.clock import Clock, SystemClock
 from tidelog.client.cluster_metadata import DEFAULT_METADATA_MAX_AGE_MS, ClusterMetadata
@@ -41,6 +50,7 @@ from tidelog.client.producer_settings import at_least, idempotence_of, of_a_give
 from tidelog.client.record_columns import (
     RecordColumns,
     check_bytes,
+    check_place,
     check_timestamps,
     checked_headers,
     cut,
@@ -60,6 +70,17 @@ _log = logging.getLogger(__name__)
 
 
 @guarded
+@checks_arguments(
+    unchecked=("send", "send_many"),
+    acks=choice(Acks),
+    codec=choice(Codec),
+    identity=instance(Identity),
+    on_delivery=function,
+    on_unclean_election=function,
+    retry_backoff_ms=pair(positive),
+    next_sequence=natural,
+    partition=natural,
+)
 class Producer:
     """Belongs to one event loop. Every error of `send` and `send_many`, and of what they
     return, is a `TidelogError`, except TypeError and ValueError for arguments that cannot
@@ -100,11 +121,11 @@ class Producer:
         self,
         bootstrap: str | Sequence[str],
         *,
-        acks: Acks = Acks.ALL,
+        acks: Acks | str = Acks.ALL,
         idempotent: bool | None = None,
         producer_name: str | None = None,
         identity: Identity | None = None,
-        codec: Codec = Codec.NONE,
+        codec: Codec | str = Codec.NONE,
         batch_bytes: int = 64 << 10,
         linger_ms: int = 5,
         buffer_bytes: int = 32 << 20,
@@ -132,11 +153,14 @@ class Producer:
             request_timeout_ms=request_timeout_ms,
             delivery_timeout_ms=delivery_timeout_ms,
         )
-        idempotence = idempotence_of(acks, idempotent, producer_name, max_in_flight_per_partition)
+        chosen_acks = choice(Acks)("acks", acks)
+        idempotence = idempotence_of(
+            chosen_acks, idempotent, producer_name, max_in_flight_per_partition
+        )
         if identity is not None:
             idempotence = of_a_given(identity, idempotence, producer_name)
         self._clock = clock or SystemClock()
-        self._codec = codec
+        self._codec = choice(Codec)("codec", codec)
         self._batch_bytes = min(batch_bytes, max_request_bytes)
         self._max_request_bytes = max_request_bytes
         self._delivery_timeout_ms = delivery_timeout_ms
@@ -165,7 +189,7 @@ class Producer:
             identifying = GivenIdentity(self._accumulator, self._metadata, identity)
         elif idempotence is not Idempotence.OFF:
             identifying = self._new_identity(producer_name or "", backoff)
-        self._sender = self._new_sender(acks, request_timeout_ms, identifying)
+        self._sender = self._new_sender(chosen_acks, request_timeout_ms, identifying)
         # Whoever calls first is first in the log, however long each has to wait for metadata
         # or for room; a topic that cannot be found holds up nobody else's.
         self._turns = TopicTurns()
@@ -174,7 +198,7 @@ class Producer:
             self._metadata,
             self._budget,
             rng,
-            codec=codec,
+            codec=self._codec,
             batch_bytes=self._batch_bytes,
             linger_ms=linger_ms,
             on_delivery=on_delivery,
@@ -246,6 +270,7 @@ class Producer:
     ) -> asyncio.Future[Delivery]:
         """Waits for room in the buffer alone. Raises at once what cannot be sent: unknown
         topic or partition, a record larger than `max_request_bytes`, types."""
+        check_place(topic, partition)
         check_bytes("value, key", (value, key))
         if key is not None:
             check_key_size(len(key))
@@ -310,6 +335,7 @@ class Producer:
         columns = RecordColumns(
             values, keys, self._clock.wall_ms() if timestamps_ms is None else timestamps_ms
         )
+        check_place(topic, partition)
         columns.check()
         batches: list[asyncio.Future[BatchReport]] = []
         async with self._turns.of(topic):

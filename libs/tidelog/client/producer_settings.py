@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 
+from tidelog.client.arguments import integer, shown
 from tidelog.client.partition_queue import Idempotence
 from tidelog.client.sequences import MAX_UNSETTLED_BATCHES, Identity
+from tidelog.errors import InvalidArgumentError
 from tidelog.model import FIRST_NAMED_PRODUCER_ID, Acks
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,200}")
@@ -13,18 +15,17 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]{1,200}")
 
 def at_least(smallest: int, **settings: int) -> None:
     for name, value in settings.items():
-        if value < smallest:
-            raise ValueError(f"{name} is {value}; it must be at least {smallest}")
+        integer(name, value, smallest)
 
 
 def of_a_given(identity: Identity, idempotence: Idempotence, name: str | None) -> Idempotence:
     if name is not None or idempotence is Idempotence.OFF:
-        raise ValueError(
+        raise InvalidArgumentError(
             "identity is for an idempotent producer whose name was given to InitProducerId: leave "
             "out producer_name, and leave idempotent and acks as they are"
         )
     if identity.producer_id < FIRST_NAMED_PRODUCER_ID:
-        raise ValueError(
+        raise InvalidArgumentError(
             f"identity has producer id {identity.producer_id}, which is of no name; take one from "
             "Admin.init_producer_id with a name"
         )
@@ -37,23 +38,24 @@ def idempotence_of(
     if idempotent is None:
         idempotent = acks is Acks.ALL
     if name is not None and not idempotent:
-        raise ValueError(
-            f"producer_name {name!r} is for an idempotent producer: leave idempotent as it is, "
-            "with acks all, or leave out the name"
+        raise InvalidArgumentError(
+            f"producer_name {shown(name)} is for an idempotent producer: leave idempotent as it "
+            "is, with acks all, or leave out the name"
         )
     if not idempotent:
         return Idempotence.OFF
     if acks is not Acks.ALL:
-        raise ValueError(
+        raise InvalidArgumentError(
             f"an idempotent producer needs acks all, not {acks.name.lower()}: leave acks as it "
             "is, or set idempotent to False"
         )
     if name is not None and not _NAME.fullmatch(name):
-        raise ValueError(
-            f"producer_name {name!r} is no name: 1 to 200 characters of letters, digits and ._-"
+        raise InvalidArgumentError(
+            f"producer_name {shown(name)} is no name: give 1 to 200 characters of letters, digits "
+            "and ._-"
         )
     if max_in_flight_per_partition > MAX_UNSETTLED_BATCHES:
-        raise ValueError(
+        raise InvalidArgumentError(
             f"max_in_flight_per_partition is {max_in_flight_per_partition}; with idempotence it "
             f"is at most {MAX_UNSETTLED_BATCHES}, because brokers remember so many batches"
         )

@@ -4,12 +4,14 @@ No I/O."""
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from tidelog.client.arguments import integer, text, topic_name, wrong_type
 from tidelog.client.open_batches import MAX_BATCH_RECORDS
+from tidelog.errors import ArgumentTypeError, InvalidArgumentError
 from tidelog.record_batch import Headers
 from tidelog.record_limits import check_header_count, check_header_names, check_key_size
 
@@ -25,7 +27,7 @@ class RecordColumns(NamedTuple):
     timestamps_ms: Sequence[int] | int
 
     def check(self) -> None:
-        """Raises TypeError and ValueError for what cannot be sent, `TidelogError` (INVALID_BATCH)
+        """Raises `InvalidArgumentError` for what cannot be sent, `TidelogError` (INVALID_BATCH)
         for a key beyond its limit."""
         check_bytes("values", self.values)
         if self.keys is not None:
@@ -35,6 +37,7 @@ class RecordColumns(NamedTuple):
         if isinstance(self.timestamps_ms, int):
             check_timestamps((self.timestamps_ms,))
         else:
+            _check_sequence("timestamps_ms", self.timestamps_ms, "integers")
             _check_same_length("timestamps", self.timestamps_ms, self.values)
             check_timestamps(self.timestamps_ms)
 
@@ -46,32 +49,41 @@ class RecordColumns(NamedTuple):
         return [size + key for size, key in zip(sizes, _lengths(self.keys), strict=True)]
 
 
+def check_place(topic: str, partition: int | None) -> None:
+    """Where a record is to go, as far as types tell: raises `TidelogError`."""
+    if type(topic) is not str:
+        topic_name("topic", topic)
+    if partition is not None and type(partition) is not int:
+        integer("partition", partition)
+
+
 def check_bytes(name: str, column: Sequence[object]) -> None:
-    """Raises TypeError, naming the first that is neither bytes nor None."""
-    if isinstance(column, bytes | str):
-        raise TypeError(f"{name} is {type(column).__name__}; it must be a sequence of bytes")
+    """Raises `ArgumentTypeError`, naming the first that is neither bytes nor None."""
+    _check_sequence(name, column, "bytes")
     if not _BYTES_OR_NONE.issuperset(map(type, column)):
         index, wrong = next((i, x) for i, x in enumerate(column) if type(x) not in _BYTES_OR_NONE)
-        raise TypeError(
+        raise ArgumentTypeError(
             f"{name}[{index}] is {type(wrong).__name__}; it must be bytes or None "
             "(encode text first, as in text.encode())"
         )
 
 
 def check_timestamps(timestamps_ms: Sequence[int]) -> None:
-    """Raises TypeError for what is no int, ValueError for what no batch can hold."""
+    """Raises `ArgumentTypeError` for what is no int, `InvalidArgumentError` for what no batch can
+    hold."""
     if not {int}.issuperset(map(type, timestamps_ms)):
-        raise TypeError("a timestamp must be an int: milliseconds since 1970 (UTC)")
+        raise ArgumentTypeError("a timestamp must be an int: milliseconds since 1970 (UTC)")
     if timestamps_ms and not 0 <= min(timestamps_ms) <= max(timestamps_ms) <= _MAX_TIMESTAMP_MS:
-        raise ValueError(
+        raise InvalidArgumentError(
             f"timestamps lie between {min(timestamps_ms)} and {max(timestamps_ms)}; they are "
             f"milliseconds since 1970 (UTC), from 0 to {_MAX_TIMESTAMP_MS}"
         )
 
 
 def checked_headers(headers: Headers) -> Headers:
-    """Raises TypeError for headers that are not pairs of str and bytes, `TidelogError`
-    (INVALID_BATCH) for more or longer ones than a record may have."""
+    """Raises `InvalidArgumentError` for headers that are not pairs of str and bytes,
+    `TidelogError` (INVALID_BATCH) for more or longer ones than a record may have."""
+    _check_sequence("headers", headers, "pairs of str and bytes")
     check_header_count(len(headers))
     for header in headers:
         if not (
@@ -80,8 +92,9 @@ def checked_headers(headers: Headers) -> Headers:
             and isinstance(header[0], str)
             and isinstance(header[1], bytes)
         ):
-            raise TypeError(f"header {header!r} is not a pair of str and bytes")
-    # A name that UTF-8 cannot hold is refused here, and not when its batch is sealed.
+            raise wrong_type("a header", header, "a pair of str and bytes")
+        # A name that UTF-8 cannot hold is rejected here, and not when its batch is sealed.
+        text("the name of a header", header[0])
     check_header_names([len(header[0].encode()) for header in headers])
     return headers
 
@@ -145,8 +158,14 @@ def _lengths(column: Sequence[bytes | None]) -> list[int]:
         return [0 if item is None else len(item) for item in column]
 
 
+def _check_sequence(name: str, column: object, of: str) -> None:
+    is_sequence = hasattr(column, "__len__") and hasattr(column, "__getitem__")
+    if not is_sequence or isinstance(column, bytes | str | Mapping):
+        raise wrong_type(name, column, f"a sequence of {of}")
+
+
 def _check_same_length(name: str, column: Sequence[object], values: Sequence[object]) -> None:
     if len(column) != len(values):
-        raise ValueError(
+        raise InvalidArgumentError(
             f"there are {len(column)} {name} for {len(values)} values; give one for each"
         )

@@ -30,11 +30,11 @@ def built(
     beyond the field's bits and for text that is no UTF-8."""
     try:
         return message(*args, **fields)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise TidelogError(ErrorCode.INVALID_REQUEST, _problem(message, fields, error)) from error
 
 
-def _problem(message: object, fields: Mapping[str, object], error: ValueError) -> str:
+def _problem(message: object, fields: Mapping[str, object], error: Exception) -> str:
     known: Mapping[str, FieldDescriptor] = message.DESCRIPTOR.fields_by_name  # type: ignore[attr-defined]  # of every message
     for name, value in fields.items():
         most = _MAX_NUMBER.get(known[name].cpp_type)

@@ -111,7 +111,7 @@ class SyncConsumer(BackgroundClient[Consumer]):
         self,
         partitions: Iterable[TopicPartition | tuple[str, int]],
         *,
-        start: OffsetPosition = OffsetPosition.EARLIEST,
+        start: OffsetPosition | str = OffsetPosition.EARLIEST,
     ) -> None:
         async def work() -> None:
             self._client.assign(partitions, start=start)
@@ -119,7 +119,7 @@ class SyncConsumer(BackgroundClient[Consumer]):
         self._run(work())
 
     def assign_topic(
-        self, topic: str, *, start: OffsetPosition = OffsetPosition.EARLIEST
+        self, topic: str, *, start: OffsetPosition | str = OffsetPosition.EARLIEST
     ) -> list[TopicPartition]:
         return self._run(self._client.assign_topic(topic, start=start))
 
@@ -173,8 +173,8 @@ class SyncAdmin(BackgroundClient[Admin]):
     def create_topic(
         self,
         topic: str,
-        partitions: int = 1,
-        replication_factor: int = 1,
+        partitions: int | None = None,
+        replication_factor: int | None = None,
         config: Mapping[str, str] | None = None,
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
     ) -> CreatedTopic:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from tidelog.client.arguments import checks_arguments
 from tidelog.client.controller_calls import ControllerCalls
 from tidelog.client.request_fields import built
 from tidelog.v1 import admin_pb2 as pb
@@ -67,6 +68,7 @@ class TopicDetails:
     partitions: tuple[PartitionDetails, ...]
 
 
+@checks_arguments()
 class TopicQuestions:
     _controllers: ControllerCalls
 

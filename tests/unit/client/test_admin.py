@@ -101,8 +101,20 @@ async def test_a_lost_answer_does_not_hide_what_was_done(cluster: FakeCluster) -
     controller = await controlled(cluster)
     controller.script.extend(["die", "die"])
     async with Admin(cluster.bootstrap()) as admin:
-        assert (await admin.create_topic("bay")).topic_id == "id-of-bay"
+        created = await admin.create_topic("bay", replication_factor=1)
+        assert created.topic_id == "id-of-bay"
         assert await admin.delete_topic("bay") == ()
+
+
+@pytest.mark.parametrize(("dead", "factor"), [(0, 3), (1, 2), (2, 1)])
+async def test_a_topic_has_three_replicas_or_one_on_every_broker(
+    cluster: FakeCluster, dead: int, factor: int
+) -> None:
+    await controlled(cluster)
+    for broker_id in range(1, 1 + dead):
+        cluster.brokers[broker_id].alive = False
+    async with Admin(cluster.bootstrap()) as admin:
+        assert await admin.default_replication_factor("bay") == factor
 
 
 async def test_without_a_controller_it_ends_in_time(cluster: FakeCluster) -> None:

@@ -76,7 +76,7 @@ async def test_no_request_of_the_client_ends_in_another_error(
     cluster: FakeCluster, ask: Callable[[Admin], Awaitable[object]]
 ) -> None:
     async with Admin(cluster.bootstrap()) as admin:
-        with pytest.raises(TidelogError, match="cannot be sent") as caught:
+        with pytest.raises(TidelogError, match=r"cannot be sent|give an integer from") as caught:
             await ask(admin)
         assert caught.value.code is ErrorCode.INVALID_REQUEST
         # A name that was refused spoils no later question.

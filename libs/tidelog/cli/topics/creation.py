@@ -28,17 +28,13 @@ from tidelog.cli.session import (
     session_of,
 )
 from tidelog.cli.topics.settings import parse_settings
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import TidelogError
 from tidelog.model import MAX_INT32
 from tidelog.wording import plural
 
 if TYPE_CHECKING:
-    from tidelog.client import Admin
     from tidelog.client.admin_topics import CreatedTopic
 
-# Without --replication-factor a topic has this many replicas, or one on every broker
-# where there are fewer.
-USUAL_REPLICATION_FACTOR = 3
 # Longer command lines than this nobody copies.
 MAX_PARTITIONS_TO_COPY = 30
 
@@ -146,12 +142,10 @@ def _new_topic(
 async def _create(session: Session, manner: Manner, wanted: NewTopic) -> None:
     async with await manner.admin(session) as admin:
         # Asked first: whatever times out from here on is not for want of a cluster.
-        brokers = len((await admin.describe_cluster()).brokers)
+        await admin.describe_cluster()
         factor = wanted.replication_factor
-        if factor is None and manner.operation_id:
-            factor = await _factor_there(admin, wanted.name)
         if factor is None:
-            factor = max(1, min(USUAL_REPLICATION_FACTOR, brokers))
+            factor = await admin.default_replication_factor(wanted.name, manner.operation_id)
         wanted = replace(wanted, replication_factor=factor)
         operation_id = manner.operation_id or admin.new_operation_id()
         try:
@@ -179,18 +173,6 @@ async def _create(session: Session, manner: Manner, wanted: NewTopic) -> None:
             f"Brokers {ids_text(created.pending_brokers)} have not started their replicas yet; "
             "they go on by themselves."
         )
-
-
-async def _factor_there(admin: Admin, name: str) -> int | None:
-    """What is asked for again by its operation's id is the same, however many brokers there are
-    by then. None: it is asked for the first time."""
-    try:
-        (there,) = await admin.topic_details([name], with_partitions=False)
-    except TidelogError as error:
-        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise
-        return None
-    return there.replication_factor
 
 
 def _document(

@@ -9,6 +9,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Query, Response
 
 from tidelog.cli.health import SOUND, HealthCounts
+from tidelog.client.admin_topics import DEFAULT_REPLICATION_FACTOR
 from tidelog.client.descriptions import TopicDescription
 from tidelog.client.topic_details import TopicDetails
 from tidelog.errors import ErrorCode, TidelogError, unknown_topic
@@ -38,7 +39,6 @@ from tidelog_admin_api.problems import CHANGE_PROBLEMS, READ_PROBLEMS
 
 # Without a replication factor a topic has this many replicas, or one on every broker where
 # there are fewer, as the CLI creates them.
-USUAL_REPLICATION_FACTOR = 3
 
 router = APIRouter(prefix="/v1/topics", tags=["topics"])
 
@@ -148,7 +148,7 @@ async def _usual_factor(body: CreateTopicRequest, admin: TopicAdmin) -> int:
         else:
             return there.replication_factor
     brokers = len((await admin.describe_cluster()).brokers)
-    return max(1, min(USUAL_REPLICATION_FACTOR, brokers))
+    return max(1, min(DEFAULT_REPLICATION_FACTOR, brokers))
 
 
 @router.get("/{topic}", responses={**TAGGED, **READ_PROBLEMS})
