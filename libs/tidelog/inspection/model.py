@@ -19,6 +19,8 @@ LEAST_ANSWER_MS = 500
 # Of a broker's start, in this order.
 WAITS_FOR_STORE, OPENS_LOGS, READS_METADATA = "store", "logs", "metadata"
 REGISTERS, TAKES_STATES, STARTED = "registration", "states", ""
+# How a broker's previous process ended, by what it left in the data directory.
+STOPPED, CRASHED, REBOOTED = "stopped", "crashed", "rebooted"
 _BEFORE_METADATA = frozenset({WAITS_FOR_STORE, OPENS_LOGS, READS_METADATA})
 
 
@@ -176,6 +178,15 @@ class BrokerPressure:
 
 
 @dataclass(frozen=True, slots=True)
+class RejectedRequests:
+    topic: str
+    reason: str
+    count: int
+    last_ms: int
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class RecentElections:
     controllers: int = 0
     registrations_lost: int = 0
@@ -208,6 +219,9 @@ class BrokerState:
     rejected_starts: Sequence[RejectedStart] = ()
     elections: RecentElections | None = None
     pressures: Sequence[BrokerPressure] = ()
+    rejected_requests: Sequence[RejectedRequests] = ()
+    previous_end: str = ""
+    boot_id: str = ""
 
     @property
     def is_starting(self) -> bool:

@@ -423,6 +423,9 @@ class BrokerState(_message.Message):
     REJECTED_STARTS_FIELD_NUMBER: _builtins.int
     ELECTIONS_FIELD_NUMBER: _builtins.int
     PRESSURES_FIELD_NUMBER: _builtins.int
+    REJECTED_REQUESTS_FIELD_NUMBER: _builtins.int
+    PREVIOUS_END_FIELD_NUMBER: _builtins.int
+    BOOT_ID_FIELD_NUMBER: _builtins.int
     broker_epoch: _builtins.int
     """Creation revision of its registration; 0: it has none."""
     state: _builtins.str
@@ -451,6 +454,12 @@ class BrokerState(_message.Message):
     """What it may send to replicas that moves add, and receive as one, in bytes per second; -1:
     without bound.
     """
+    previous_end: _builtins.str
+    """How its previous process ended, by what that one left in the data directory: "stopped" in
+    order, "crashed", "rebooted" (with its machine); empty: there was none.
+    """
+    boot_id: _builtins.str
+    """Names the boot of its machine; empty: not known."""
     @_builtins.property
     def registered(self) -> _containers.RepeatedCompositeFieldContainer[Global___RegisteredBroker]:
         """Brokers that are registered, as this one sees it."""
@@ -481,6 +490,12 @@ class BrokerState(_message.Message):
     def pressures(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokerPressure]:
         """As ControllerState reports them; its own as it finds them now."""
 
+    @_builtins.property
+    def rejected_requests(self) -> _containers.RepeatedCompositeFieldContainer[Global___RejectedRequests]:
+        """Produce requests of the last minute that were rejected for good, by topic and reason; at most
+        200 of these pairs.
+        """
+
     def __init__(
         self,
         *,
@@ -504,14 +519,54 @@ class BrokerState(_message.Message):
         rejected_starts: _abc.Iterable[Global___RejectedStart] | None = ...,
         elections: Global___RecentElections | None = ...,
         pressures: _abc.Iterable[Global___BrokerPressure] | None = ...,
+        rejected_requests: _abc.Iterable[Global___RejectedRequests] | None = ...,
+        previous_end: _builtins.str = ...,
+        boot_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["elections", b"elections"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "controller_address", b"controller_address", "controller_epoch", b"controller_epoch", "controllers", b"controllers", "departures", b"departures", "disk_free_bytes", b"disk_free_bytes", "elections", b"elections", "has_full_state", b"has_full_state", "heard", b"heard", "leader_count", b"leader_count", "move_bytes_per_second", b"move_bytes_per_second", "pressures", b"pressures", "registered", b"registered", "rejected_starts", b"rejected_starts", "replica_count", b"replica_count", "replicas", b"replicas", "start_done", b"start_done", "start_phase", b"start_phase", "start_total", b"start_total", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "broker_epoch", b"broker_epoch", "controller_address", b"controller_address", "controller_epoch", b"controller_epoch", "controllers", b"controllers", "departures", b"departures", "disk_free_bytes", b"disk_free_bytes", "elections", b"elections", "has_full_state", b"has_full_state", "heard", b"heard", "leader_count", b"leader_count", "move_bytes_per_second", b"move_bytes_per_second", "pressures", b"pressures", "previous_end", b"previous_end", "registered", b"registered", "rejected_requests", b"rejected_requests", "rejected_starts", b"rejected_starts", "replica_count", b"replica_count", "replicas", b"replicas", "start_done", b"start_done", "start_phase", b"start_phase", "start_total", b"start_total", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___BrokerState: _TypeAlias = BrokerState  # noqa: Y015
+
+@_typing.final
+class RejectedRequests(_message.Message):
+    """Requests that no broker takes, however often they are sent."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    LAST_MS_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    reason: _builtins.str
+    """Name of the error code."""
+    count: _builtins.int
+    """Within the last minute, at most 1,000."""
+    last_ms: _builtins.int
+    """Milliseconds since the last of them."""
+    message: _builtins.str
+    """That the client got for it."""
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        count: _builtins.int = ...,
+        last_ms: _builtins.int = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "last_ms", b"last_ms", "message", b"message", "reason", b"reason", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RejectedRequests: _TypeAlias = RejectedRequests  # noqa: Y015
 
 @_typing.final
 class BrokerPressure(_message.Message):

@@ -190,6 +190,9 @@ class Broker:
         self._maintenance = self._new_maintenance(clock)
         self._repair = self._new_repair(clock)
         self.inspection = self._new_inspection(clock, look_at_disk)
+        self.inspection.rejections = self.produce.rejections
+        self.inspection.previous_end = data_directory.previous_end
+        self.inspection.boot_id = data_directory.identity.boot_id
         self.figures = self._new_figures(clock)
         self.manager.replica_lag_max_bytes = config.replica_lag_max_bytes
         self.manager.on_failure = self._repair.failed

@@ -28,6 +28,7 @@ LEADERSHIP_LEFT = "leadership_left"  # reported under its root alone
 IN_ISR_AND_GONE = "in_isr_and_gone"  # told with its root alone
 UNCLEAN_ELECTION = "unclean_election"
 NOT_PREFERRED_LEADER = "not_preferred_leader"
+REQUESTS_REJECTED = "requests_rejected"
 MOVE_WAITS = "move_waits"
 CANCELLATION_WAITS = "cancellation_waits"
 # Told with the moves that wait for them alone.
@@ -49,6 +50,7 @@ BROKER_STOPPING = "broker_stopping"
 OPEN_FILES = "open_files"  # it is at its limit, or near it
 MEMORY_SHORT = "memory_short"
 CPU_STARVED = "cpu_starved"
+MACHINE_REBOOTED = "machine_rebooted"
 REPLICA_SLOW = "replica_slow"
 REPLICA_CATCHING_UP = "replica_catching_up"
 REPLICA_CUT_OFF = "replica_cut_off"
@@ -83,6 +85,7 @@ ORDER = (
     BROKER_UNREACHABLE,
     BROKER_BUSY,
     BROKER_UNREGISTERED,
+    MACHINE_REBOOTED,
     DISK_FULL,
     DISK_ERROR,
     REPLICA_CORRUPT,
@@ -108,6 +111,7 @@ ORDER = (
     OPERATION_WAITS,
     CANCELLATION_WAITS,
     MOVE_WAITS,
+    REQUESTS_REJECTED,
     STORE_MEMBER_UNREACHABLE,
     STORE_SLOW,
     REPEATED_ELECTIONS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from tidelog.inspection.explain import causes, next_steps
+from tidelog.inspection.explain import causes, next_steps, reboots
 from tidelog.inspection.explain.causes import Reason, Root, Symptom
 from tidelog.inspection.explain.cluster_view import ClusterView, Life
 from tidelog.inspection.explain.replicas import failure_of, why_broker_does_nothing
@@ -31,6 +31,7 @@ def no_leader(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     fates = [_fate(view, key, member, in_isr=member in key.isr) for member in members]
     evidence = [_without_leader_since(view, key), *(evidence for evidence, _ in fates)]
     reasons = [reason for _, reason in fates if reason is not None]
+    reasons += reboots.of_lost_data(view, key, members)
     away = [m for m, (_, reason) in zip(members, fates, strict=True) if reason is not None]
     if view.nobody_reigns:
         reasons.append(_nobody_elects())
@@ -310,7 +311,8 @@ def unclean_election(view: ClusterView, key: PartitionKeyState) -> Symptom | Non
         "were led uncleanly into their present epochs: committed records may be lost",
         next_steps.of_unclean_election([name], at_ms),
         tuple(evidence),
-        broker=key.leader,
+        reboots.of_unclean_election(view, key),
+        key.leader,
         next_for=partial(next_steps.of_unclean_election, elected_at_ms=at_ms),
     )
 

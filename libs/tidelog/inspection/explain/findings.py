@@ -11,6 +11,8 @@ from tidelog.inspection.explain import (
     instability,
     operations,
     pressures,
+    reboots,
+    rejections,
     roots,
     standbys,
     store,
@@ -45,6 +47,7 @@ def explain(observed: Observed) -> tuple[Finding, ...]:
     seen = [symptom for symptom in symptoms(view) if _concerns(symptom, scope)]
     following = roots.following(seen)
     found = [*_roots(view, following, scope), *_groups(seen)]
+    found += [f for f in rejections.rejected(view) if _in_scope(f, scope)]
     # What findings follow from is told beside them, in every scope.
     named = {*map(str, following), *(because for finding in found for because in finding.because)}
     found += [
@@ -105,6 +108,7 @@ def _is_root(finding: Finding, named: Set[str]) -> bool:
 
 def _whole_cluster(view: ClusterView, following: roots.Following) -> Iterator[Finding]:
     yield from store.unreachable(view, following)
+    yield from reboots.machine_rebooted(view, following)
     yield from store_members.unreachable(view)
     if not store_members.explain_slowness(view):
         yield from store.slow(view)

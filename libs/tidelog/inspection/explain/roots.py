@@ -77,6 +77,10 @@ _OTHERS = "_of_others"
 # Of partitions that the broker of the root leads.
 _LEADING = "_leading"
 _FOLLOWS: Sequence[tuple[str, Callable[[int], str]]] = (
+    (
+        causes.UNCLEAN_ELECTION,
+        lambda n: f"{plural(n, 'partition')} in which committed records may be lost",
+    ),
     (causes.NO_LEADER, lambda n: f"{plural(n, 'partition')} without a leader"),
     (causes.UNDER_MIN_ISR, lambda n: f"{plural(n, 'partition')} below min ISR"),
     (causes.HW_STALLED, lambda n: f"the high watermark stands still in {plural(n, 'partition')}"),

@@ -27,6 +27,7 @@ from tidelog_broker.inspection.replica_state import failure_fields, is_well, rep
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.replica_manager import ReplicaManager
+from tidelog_broker.requests.rejected_requests import RejectionCounts
 from tidelog_broker.start_progress import StartProgress
 from tidelog_broker.storage.disk_use import UNKNOWN_DISK, DiskUse, LookAtDisk
 from tidelog_broker.storage.log_directory import LogDirectory
@@ -41,7 +42,8 @@ REPLICAS_PER_TURN = 32
 
 
 class BrokerInspection:
-    """What `Explained` needs of this broker. `address`, `is_stopping`: set by the broker."""
+    """What `Explained` needs of this broker. The public attributes are set by the broker, and
+    `own_pressures` by whoever watches its process."""
 
     def __init__(
         self,
@@ -72,6 +74,9 @@ class BrokerInspection:
         self.address = ""
         self.is_stopping = False
         self.own_pressures: Callable[[], Sequence[Pressure]] = tuple
+        self.rejections = RejectionCounts()
+        self.previous_end = ""
+        self.boot_id = ""
 
     async def describe(self, request: StateRequest) -> ServiceState:
         error = self._not_found(request)
@@ -124,6 +129,9 @@ class BrokerInspection:
                 start_total=self._start.total if starts else 0,
                 rejected_starts=cache.directories.described_rejections(),
                 pressures=self._pressures(),
+                rejected_requests=tuple(self.rejections.recent(self._clock.monotonic_ms())),
+                previous_end=self.previous_end,
+                boot_id=self.boot_id,
             ),
             error=error,
         )

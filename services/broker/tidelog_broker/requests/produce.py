@@ -21,6 +21,7 @@ from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.requests.batch_checks import BatchChecks
 from tidelog_broker.requests.commit_wait import CommitWait, require_timeout, settled
 from tidelog_broker.requests.purgatory import Purgatory
+from tidelog_broker.requests.rejected_requests import RejectionCounts
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.topic_config import UNLIMITED
 
@@ -52,6 +53,7 @@ class Produce:
         self._purgatory = purgatory
         self._clock = clock
         self._checks = checks
+        self.rejections = RejectionCounts()
 
     async def __call__(
         self, entries: Sequence[ProduceEntry], acks: Acks, timeout_ms: int
@@ -74,6 +76,10 @@ class Produce:
             late = await settled(self._purgatory, waits, acks, timeout_ms)
             for position, error in late.items():
                 outcomes[position] = ProduceOutcome(None, error, -1)
+        for entry, outcome in zip(entries, outcomes, strict=True):
+            if outcome.error is not None:
+                now_ms = self._clock.monotonic_ms()
+                self.rejections.add(entry.name.topic, outcome.error, now_ms)
         return [_told(entry, outcome) for entry, outcome in zip(entries, outcomes, strict=True)]
 
     async def _append_all(

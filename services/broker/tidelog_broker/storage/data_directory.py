@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import PurePath
 
+from tidelog.inspection.model import CRASHED, REBOOTED, STOPPED
 from tidelog_broker.log.checked_file import DamagedFileError, read_checked, write_checked
 from tidelog_broker.log.disk import Disk
 from tidelog_runtime.metadata.broker_directories import RejectionCause
@@ -58,6 +59,14 @@ def new_life(former: Identity, boot_id: str) -> Identity:
     )
 
 
+def how_it_ended(former: Identity, boot_id: str) -> str:
+    """The process before this one, by what it left."""
+    if former.stopped_cleanly:
+        return STOPPED
+    known = former.boot_id != "" and boot_id != ""
+    return REBOOTED if known and former.boot_id != boot_id else CRASHED
+
+
 def stored_directory_id(disk: Disk, path: PurePath) -> str:
     """For messages: empty where the directory is new, or cannot say."""
     try:
@@ -75,6 +84,8 @@ class DataDirectory:
         self._path = path / "broker.json"
         self._revision_path = path / "store-revision"
         self.identity = identity
+        # "stopped", "crashed" or "rebooted"; empty: the directory is new.
+        self.previous_end = ""
         try:
             noted = read_checked(disk, self._revision_path, _REVISION_KIND)
         except DamagedFileError:
@@ -93,6 +104,7 @@ class DataDirectory:
             raise DataDirectoryError(
                 f"{error}; restore the file, or move the directory away to start empty"
             ) from error
+        previous_end = ""
         if found is None:
             # Where only its owner may read the directory above, it was there before us.
             with suppress(PermissionError):
@@ -100,7 +112,9 @@ class DataDirectory:
             node_uuid = str(uuid.UUID(int=rng.getrandbits(128), version=4))
             identity = Identity(broker_id, node_uuid, boot_id=boot_id)
         else:
-            identity = new_life(Identity(**found), boot_id)
+            former = Identity(**found)
+            previous_end = how_it_ended(former, boot_id)
+            identity = new_life(former, boot_id)
         if identity.broker_id != broker_id:
             raise DataDirectoryError(
                 f"{path} belongs to broker {identity.broker_id}, this is broker {broker_id}; "
@@ -108,6 +122,7 @@ class DataDirectory:
                 f"{identity.broker_id}"
             )
         directory = cls(disk, path, identity)
+        directory.previous_end = previous_end
         directory._write()
         return directory
 

@@ -212,3 +212,25 @@ def test_a_note_that_a_power_failure_tore_is_none() -> None:
     machine.start().note_revision(30)
     machine.disk.names[PATH / "store-revision"].data[-3] ^= 1
     assert machine.start().seen_revision == 20
+
+
+# -- how the process before ended --------------------------------------------------------
+
+
+def test_an_orderly_stop_a_crash_and_a_reboot_are_told_apart() -> None:
+    machine = Machine()
+    ends = [machine.start().previous_end]
+    machine.start().stopped_cleanly(5)
+    ends.append(machine.start().previous_end)
+    ends.append(machine.start().previous_end)
+    machine.boot_id = "boot 2"
+    ends.append(machine.start().previous_end)
+    assert ends == ["", "stopped", "crashed", "rebooted"]
+
+
+def test_without_boot_ids_a_crash_is_not_called_a_reboot() -> None:
+    machine = Machine()
+    machine.boot_id = ""
+    machine.start()
+    machine.boot_id = "boot 2"
+    assert machine.start().previous_end == "crashed"

@@ -47,6 +47,7 @@ class DescribedCluster:
     registered: dict[int, RegisteredBroker] = field(default_factory=dict)
     silent: list[SilentService] = field(default_factory=list)
     departures: list[Departure] = field(default_factory=list)
+    started_at_ms: dict[int, int] = field(default_factory=dict)
     pressures: list[BrokerPressure] = field(default_factory=list)
     missing_controllers: list[MissingController] = field(default_factory=list)
     rejected_starts: list[RejectedStart] = field(default_factory=list)
@@ -204,7 +205,7 @@ class DescribedCluster:
                 broker_id,
                 address(broker_id),
                 "0.1.0",
-                1,
+                self.started_at_ms.get(broker_id, 1),
                 NOW_MS,
                 self.stores.get(f"broker-{broker_id}", WELL),
                 broker=replace(

@@ -1,0 +1,90 @@
+"""Machines that were rebooted under their brokers, by the boot ids that these find."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tidelog.inspection.explain import causes
+from tidelog.inspection.explain.causes import Reason, Root
+from tidelog.inspection.explain.cluster_view import ClusterView
+from tidelog.inspection.explain.roots import Following, effects
+from tidelog.inspection.explain.words import ago, brokers
+from tidelog.inspection.model import (
+    REBOOTED,
+    Finding,
+    InSyncMember,
+    PartitionKeyState,
+    ServiceState,
+)
+
+# For so long after the start of its broker a reboot is told of where nothing follows from it.
+TOLD_FOR_MS = 3_600_000
+ROOT = Root(causes.MACHINE_REBOOTED)
+
+
+def rebooted(view: ClusterView) -> dict[int, ServiceState]:
+    """Brokers whose processes have ended with their machine, and are back."""
+    return {
+        broker_id: state
+        for broker_id, state in sorted(view.brokers.items())
+        if state.broker is not None and state.broker.previous_end == REBOOTED
+    }
+
+
+def of_unclean_election(view: ClusterView, key: PartitionKeyState) -> tuple[Reason, ...]:
+    """Where a replica's machine was rebooted before it: what was not synced by then is lost."""
+    back = rebooted(view)
+    if not any(
+        b in back and 0 < back[b].started_at_ms <= key.unclean_elected_at_ms for b in key.replicas
+    ):
+        return ()
+    return (Reason(ROOT, "was rebooted"),)
+
+
+def of_lost_data(
+    view: ClusterView, key: PartitionKeyState, members: Sequence[InSyncMember]
+) -> tuple[Reason, ...]:
+    """Of a partition without a leader: a last-known member is back from a reboot, and does not
+    hold everything any more."""
+    back = rebooted(view)
+    if key.synced or not any(member.broker_id in back for member in members):
+        return ()
+    return (Reason(ROOT, "was rebooted"),)
+
+
+def machine_rebooted(view: ClusterView, following: Following) -> Iterator[Finding]:
+    follows = following.get(ROOT, [])
+    back = {
+        broker_id: state
+        for broker_id, state in rebooted(view).items()
+        if follows or state.now_ms - state.started_at_ms <= TOLD_FOR_MS
+    }
+    if not back:
+        return
+    whose = "machine" if len(back) == 1 else "machines"
+    were = "was" if len(back) == 1 else "were"
+    is_all = set(back) >= set(view.registry.brokers) and len(back) > 1
+    scope = "all machines: the " if is_all else "the "
+    yield Finding(
+        causes.MACHINE_REBOOTED,
+        causes.WARNING if follows else causes.INFO,
+        f"{scope}{whose} of {brokers(back)} {were} rebooted without a clean stop of the brokers, "
+        "which are back",
+        (
+            *(
+                f"broker-{broker_id} was started {ago(state.started_at_ms, state.now_ms)} in boot "
+                f"{_boot(state)}; its last process ran in another boot and was not stopped in order"
+                for broker_id, state in back.items()
+            ),
+            *effects(ROOT, follows),
+        ),
+        "Records that were not synced before a reboot may be lost on that machine; where other "
+        "replicas had them nothing is. Topics with durability=synced lose nothing this way."
+        if follows
+        else "Nothing: no partition suffers from it. See why the machines went down.",
+        broker=next(iter(back)) if len(back) == 1 else -1,
+    )
+
+
+def _boot(state: ServiceState) -> str:
+    return state.broker.boot_id if state.broker is not None else ""

@@ -1,0 +1,61 @@
+"""Clients whose requests are rejected again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidelog.inspection.explain import causes
+from tidelog.inspection.explain.cluster_view import ClusterView
+from tidelog.inspection.explain.observed import name_of
+from tidelog.inspection.explain.words import listed, span
+from tidelog.inspection.model import Finding, RejectedRequests, ServiceState
+from tidelog.wording import plural
+
+# Within the minute that brokers count over: a single one is an error that its client has seen.
+MANY_REJECTED = 3
+# After so long without another the client has given up.
+OVER_AFTER_MS = 30_000
+_NEXT_STEP = {
+    "BATCH_TOO_LARGE": "Have the client send smaller records, or raise the topic's limit: tidelog "
+    "topics alter-config {topic} --set max_batch_bytes=BYTES.",
+    "INVALID_TIMESTAMP": "Correct the clock of the client, or raise timestamp_max_ahead_ms of "
+    "topic {topic}.",
+    "FENCED_PRODUCER_EPOCH": "Two producers use one name; give each a name of its own, or end the "
+    "older one.",
+    "UNKNOWN_TOPIC_OR_PARTITION": "Create the topic, or correct its name in the client: tidelog "
+    "topics list.",
+}
+_OTHERWISE = "Look at the client's errors; the message says what a broker does not take."
+
+
+def rejected(view: ClusterView) -> Iterator[Finding]:
+    """One finding for each topic and reason, whichever of its leaders rejects."""
+    found: dict[tuple[str, str], list[tuple[ServiceState, RejectedRequests]]] = {}
+    for state in sorted(view.observed.tellers, key=name_of):
+        for told in state.broker.rejected_requests if state.broker else ():
+            if told.last_ms <= OVER_AFTER_MS:
+                found.setdefault((told.topic, told.reason), []).append((state, told))
+    for (topic, reason), each in sorted(found.items()):
+        count = sum(told.count for _, told in each)
+        if count >= MANY_REJECTED:
+            yield _finding(topic, reason, count, each)
+
+
+def _finding(
+    topic: str, reason: str, count: int, each: list[tuple[ServiceState, RejectedRequests]]
+) -> Finding:
+    who = listed(name_of(state) for state, _ in each)
+    return Finding(
+        causes.REQUESTS_REJECTED,
+        causes.WARNING,
+        f"clients of topic {topic!r} are rejected again and again: {plural(count, 'request')} "
+        f"within the last minute by {who}, because of {reason}",
+        tuple(
+            f"{name_of(state)} has rejected {plural(told.count, 'produce request')}, the last "
+            f'{span(told.last_ms)} ago: "{told.message}"'
+            for state, told in each
+        ),
+        _NEXT_STEP.get(reason, _OTHERWISE).format(topic=topic),
+        topic,
+        broker=each[0][0].id if len(each) == 1 else -1,
+    )

@@ -1,0 +1,49 @@
+"""Which produce requests this broker rejects for good, by topic and reason: a client that sends
+what no broker takes does not come to an end by itself. Bounded; no I/O."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from tidelog.errors import TidelogError
+from tidelog.inspection.model import RejectedRequests
+
+WINDOW_MS = 60_000
+# Names of topics come from clients: of more pairs of topic and reason the oldest is forgotten.
+MAX_KEPT = 200
+# Of one pair within the window; more are counted as so many.
+MAX_COUNTED = 1_000
+
+
+class _Rejections(NamedTuple):
+    times: deque[int]
+    messages: list[str]  # the last one alone
+
+
+class RejectionCounts:
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[str, str], _Rejections] = OrderedDict()
+
+    def add(self, topic: str, error: TidelogError, now_ms: int) -> None:
+        """What may be sent again, as to another leader, is not counted."""
+        if error.retriable:
+            return
+        key = (topic, error.code.name)
+        found = self._kept.get(key)
+        if found is None:
+            found = self._kept[key] = _Rejections(deque(maxlen=MAX_COUNTED), [])
+            if len(self._kept) > MAX_KEPT:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(key)
+        found.times.append(now_ms)
+        found.messages[:] = [error.message]
+
+    def recent(self, now_ms: int) -> Iterable[RejectedRequests]:
+        """Those of the last WINDOW_MS, by topic and reason."""
+        for (topic, reason), found in sorted(self._kept.items()):
+            count = sum(at_ms > now_ms - WINDOW_MS for at_ms in found.times)
+            if count:
+                last_ms = now_ms - found.times[-1]
+                yield RejectedRequests(topic, reason, count, last_ms, found.messages[0])

@@ -1,0 +1,51 @@
+"""Which requests are rejected for good is counted, within bounds."""
+
+from __future__ import annotations
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.inspection.model import RejectedRequests
+from tidelog_broker.requests.rejected_requests import (
+    MAX_COUNTED,
+    MAX_KEPT,
+    WINDOW_MS,
+    RejectionCounts,
+)
+
+TOO_LARGE = TidelogError(ErrorCode.BATCH_TOO_LARGE, "9 bytes; at most 5")
+
+
+def test_rejections_are_counted_by_topic_and_reason() -> None:
+    counts = RejectionCounts()
+    for at_ms in (1_000, 1_500):
+        counts.add("sea", TOO_LARGE, at_ms)
+    counts.add("bay", TOO_LARGE, 1_600)
+    assert list(counts.recent(2_000)) == [
+        RejectedRequests("bay", "BATCH_TOO_LARGE", 1, 400, "9 bytes; at most 5"),
+        RejectedRequests("sea", "BATCH_TOO_LARGE", 2, 500, "9 bytes; at most 5"),
+    ]
+
+
+def test_what_another_broker_may_take_is_not_counted() -> None:
+    counts = RejectionCounts()
+    counts.add("sea", TidelogError(ErrorCode.NOT_LEADER, "elsewhere"), 1)
+    assert list(counts.recent(2)) == []
+
+
+def test_rejections_are_forgotten_after_the_window() -> None:
+    counts = RejectionCounts()
+    counts.add("sea", TOO_LARGE, 1_000)
+    assert len(list(counts.recent(999 + WINDOW_MS))) == 1
+    assert list(counts.recent(1_000 + WINDOW_MS)) == []
+
+
+def test_names_that_clients_make_up_do_not_fill_the_memory() -> None:
+    counts = RejectionCounts()
+    for number in range(MAX_KEPT + 50):
+        counts.add(f"topic-{number}", TOO_LARGE, number)
+    kept = [told.topic for told in counts.recent(1_000)]
+    assert len(kept) == MAX_KEPT
+    assert "topic-0" not in kept
+    for at_ms in range(MAX_COUNTED + 50):
+        counts.add("sea", TOO_LARGE, at_ms)
+    [told] = [told for told in counts.recent(MAX_COUNTED + 50) if told.topic == "sea"]
+    assert told.count == MAX_COUNTED

@@ -1,0 +1,117 @@
+"""Clients whose requests are rejected, and machines that were rebooted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tidelog.inspection.model import RejectedRequests
+from unit.inspection.explain.described import NOW_MS, DescribedCluster, causes_of, found, said
+
+
+@pytest.fixture
+def cluster() -> DescribedCluster:
+    described = DescribedCluster()
+    described.partition("sea/0")
+    described.partition("bay/0")
+    return described
+
+
+def change(cluster: DescribedCluster, broker_id: int, **differs: Any) -> None:
+    cluster.brokers[broker_id] = replace(cluster.brokers[broker_id], **differs)
+
+
+def rejects(cluster: DescribedCluster, broker_id: int, count: int, last_ms: int = 900) -> None:
+    told = RejectedRequests("sea", "BATCH_TOO_LARGE", count, last_ms, "a batch has 9 bytes")
+    change(cluster, broker_id, rejected_requests=(told,))
+
+
+def test_records_that_are_too_large_again_and_again_are_one_finding_of_their_topic(
+    cluster: DescribedCluster,
+) -> None:
+    rejects(cluster, 1, 4)
+    rejects(cluster, 2, 3)
+    findings = cluster.explain()
+    assert causes_of(findings) == ["requests_rejected"]
+    rejected = findings[0]
+    assert (rejected.severity, rejected.topic, rejected.broker) == ("warning", "sea", -1)
+    assert (
+        "7 requests within the last minute by broker-1, broker-2, because of BATCH_TOO_LARGE"
+        in (rejected.summary)
+    )
+    assert 'broker-1 has rejected 4 produce requests, the last 900 ms ago: "a batch has 9' in said(
+        rejected
+    )
+    assert "tidelog topics alter-config sea --set max_batch_bytes=BYTES" in rejected.next_step
+    assert cluster.explain(topic="bay") == []
+    assert causes_of(cluster.explain(topic="sea")) == ["requests_rejected"]
+
+
+@pytest.mark.parametrize(("count", "last_ms"), [(2, 900), (50, 31_000)])
+def test_few_rejections_and_those_that_are_over_are_no_finding(
+    cluster: DescribedCluster, count: int, last_ms: int
+) -> None:
+    rejects(cluster, 1, count, last_ms)
+    assert cluster.explain() == []
+
+
+def reboot(cluster: DescribedCluster, *broker_ids: int, ago_ms: int = 20_000) -> None:
+    for broker_id in broker_ids:
+        change(cluster, broker_id, previous_end="rebooted", boot_id="b-2")
+        cluster.started_at_ms[broker_id] = NOW_MS - ago_ms
+
+
+def test_all_machines_that_were_rebooted_are_one_note(cluster: DescribedCluster) -> None:
+    reboot(cluster, 1, 2, 3)
+    findings = cluster.explain()
+    assert causes_of(findings) == ["machine_rebooted"]
+    assert findings[0].severity == "info"
+    assert "all machines: the machines of brokers 1, 2, 3 were rebooted" in findings[0].summary
+    assert "broker-2 was started at 2023-11-14T22:13:00Z (20.0 s ago) in boot b-2" in said(
+        findings[0]
+    )
+
+
+def test_unclean_elections_after_a_reboot_follow_from_it(cluster: DescribedCluster) -> None:
+    reboot(cluster, 1, 2)
+    cluster.partition("sea/0", unclean_leader_epoch=5, unclean_elected_at_ms=NOW_MS - 15_000)
+    findings = cluster.explain()
+    assert causes_of(findings) == ["machine_rebooted", "unclean_election"]
+    assert findings[0].severity == "warning"
+    assert "sea/0" in said(findings[0])
+    assert findings[1].because == ("machine_rebooted",)
+    # In the scope of the partition too, and not in that of another.
+    assert causes_of(cluster.explain("sea", 0)) == ["machine_rebooted", "unclean_election"]
+    assert cluster.explain("bay") == []
+
+
+def test_an_unclean_election_before_the_reboot_does_not_follow_from_it(
+    cluster: DescribedCluster,
+) -> None:
+    reboot(cluster, 1)
+    cluster.partition("sea/0", unclean_leader_epoch=5, unclean_elected_at_ms=NOW_MS - 50_000)
+    assert found(cluster.explain(), "unclean_election").because == ()
+
+
+def test_a_partition_that_waits_for_consent_after_a_reboot_names_it(
+    cluster: DescribedCluster,
+) -> None:
+    reboot(cluster, 2, 3)
+    cluster.partition("sea/0", leader=-1, isr=(2, 3), recovery="manual")
+    missing = found(cluster.explain(), "no_leader")
+    assert missing.because == ("machine_rebooted",)
+
+
+def test_a_reboot_that_is_long_past_is_no_news(cluster: DescribedCluster) -> None:
+    reboot(cluster, 1, ago_ms=3_700_000)
+    assert cluster.explain() == []
+
+
+def test_a_process_that_crashed_on_a_machine_that_ran_on_is_no_reboot(
+    cluster: DescribedCluster,
+) -> None:
+    change(cluster, 1, previous_end="crashed", boot_id="b-2")
+    cluster.started_at_ms[1] = NOW_MS - 1_000
+    assert cluster.explain() == []
