@@ -23,6 +23,7 @@ class ErrorCode(enum.IntEnum):
     INTERNAL = 1
     INVALID_REQUEST = 2
     REQUEST_TIMED_OUT = 3
+    TOO_MANY_REQUESTS = 4
     UNKNOWN_TOPIC_OR_PARTITION = 10
     UNKNOWN_TOPIC_ID = 11
     NOT_LEADER = 12
@@ -70,6 +71,7 @@ class ErrorCode(enum.IntEnum):
 RETRIABLE = frozenset(
     {
         ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.TOO_MANY_REQUESTS,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.NOT_LEADER,
@@ -185,6 +187,11 @@ class ArgumentTypeError(InvalidArgumentError, TypeError):
 
 class RequestTimedOutError(TidelogError, code=ErrorCode.REQUEST_TIMED_OUT):
     """No answer in time. The request may have been carried out."""
+
+
+class TooManyRequestsError(TidelogError, code=ErrorCode.TOO_MANY_REQUESTS):
+    """The service has as many requests or connections as it takes. Nothing was done; a retry after
+    a pause may help."""
 
 
 class UnknownTopicError(TidelogError, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):

@@ -1,5 +1,8 @@
-"""How long a request may wait, how much a page may hold, and who may be said to ask: refused alike
-by the controller, the gateway, the client and the commands. Pure."""
+"""How long a request may wait, how much it and a page may hold, and who may be said to ask: refused
+alike by brokers, the controller, the gateway, the client and the commands. Pure.
+
+Counts are bounded beside bytes: an empty entry takes two bytes on the wire, and an object and a
+look-up here. What a batch of records may hold is in `record_limits`."""
 
 from __future__ import annotations
 
@@ -11,6 +14,66 @@ MAX_PAGE_SIZE = 1_000
 MAX_REQUESTER_LENGTH = 200
 # The intent that keeps the replicas chosen by hand is one value of the metadata store.
 MAX_ASSIGNED_PARTITIONS = 1_000
+
+# Entries of any repeated field of a request, unless ENTRY_LIMITS has another number for it.
+MAX_ENTRIES_PER_REQUEST = 10_000
+# Of one Produce, Fetch or DescribeProducers request: what a broker looks up and answers without
+# giving its loop away for long.
+MAX_PRODUCE_PARTITIONS = 1_000
+MAX_PRODUCE_BATCHES = 2_000
+MAX_FETCH_PARTITIONS = 1_000
+MAX_DESCRIBE_PRODUCERS_PARTITIONS = 1_000
+# Bytes of one text: a name, an id, a value of a configuration. Each has its own rule besides.
+MAX_TEXT_BYTES = 4_096
+# Bytes of a request as it travels: of Produce, which holds batches; of brokers and controllers
+# among themselves, which hold the states of all their partitions; of all others.
+MAX_PRODUCE_REQUEST_BYTES = 20 << 20
+MAX_INTERNAL_REQUEST_BYTES = 32 << 20
+MAX_REQUEST_BYTES = 1 << 20
+
+ENTRY_LIMITS = {
+    "tidelog.v1.ProduceRequest.partitions": MAX_PRODUCE_PARTITIONS,
+    "tidelog.v1.ProducePartition.batches": MAX_PRODUCE_BATCHES,
+    "tidelog.v1.FetchRequest.partitions": MAX_FETCH_PARTITIONS,
+    "tidelog.v1.DescribeProducersRequest.partitions": MAX_DESCRIBE_PRODUCERS_PARTITIONS,
+}
+
+
+def check_entries(field: str, count: int) -> None:
+    """`field`: its full name. Raises INVALID_REQUEST."""
+    limit = ENTRY_LIMITS.get(field, MAX_ENTRIES_PER_REQUEST)
+    if count > limit:
+        raise TidelogError(
+            ErrorCode.INVALID_REQUEST,
+            f"{_short(field)} has {count} entries; a request has at most {limit}: send several",
+        )
+
+
+def check_text(field: str, size_bytes: int) -> None:
+    """`field`: its full name. Raises INVALID_REQUEST."""
+    if size_bytes > MAX_TEXT_BYTES:
+        raise TidelogError(
+            ErrorCode.INVALID_REQUEST,
+            f"{_short(field)} has {size_bytes} bytes; it has at most {MAX_TEXT_BYTES}",
+        )
+
+
+def check_request_bytes(method: str, size_bytes: int, limit: int) -> None:
+    """Raises INVALID_REQUEST."""
+    if size_bytes > limit:
+        raise TidelogError(
+            ErrorCode.INVALID_REQUEST,
+            f"a {method} request has {size_bytes} bytes; it has at most {limit}: send several",
+        )
+
+
+def _short(field: str) -> str:
+    """Without the package.
+
+    >>> _short("tidelog.v1.FetchRequest.partitions")
+    'FetchRequest.partitions'
+    """
+    return ".".join(field.split(".")[-2:])
 
 
 def check_timeout(timeout_ms: float) -> None:

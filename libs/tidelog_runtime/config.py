@@ -26,6 +26,8 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from tidelog.caller_limits import CallerLimits
+
 ENVIRONMENT_PREFIX = "TIDELOG_"
 EXIT_INVALID_CONFIG = 2
 
@@ -177,6 +179,25 @@ class RegisteredConfig(ServiceConfig):
         description="state changes that wait for that topic at most; what comes besides is in the "
         "log alone, and counted",
     )
+    max_client_requests: int = Field(
+        default=3_584,
+        ge=1,
+        le=3_584,
+        description="requests of clients that are answered at once, long polls among them; further "
+        "ones are rejected with TOO_MANY_REQUESTS. Those of brokers and controllers do not count",
+    )
+    max_requests_per_client: int = Field(
+        default=2_048,
+        ge=1,
+        le=3_584,
+        description="the same for the requests of one client address",
+    )
+    max_connections_per_client: int = Field(
+        default=1_024,
+        ge=1,
+        le=3_584,
+        description="the same for the connections of one client address that carry a request",
+    )
     external_listen: Address | None = Field(
         default=None,
         description="host:port to serve clients on that do not reach advertised_address, such as "
@@ -187,6 +208,12 @@ class RegisteredConfig(ServiceConfig):
         default=None,
         description="host:port at which such clients reach this service; default: external_listen",
     )
+
+    @property
+    def caller_limits(self) -> CallerLimits:
+        return CallerLimits(
+            self.max_client_requests, self.max_requests_per_client, self.max_connections_per_client
+        )
 
     @property
     def external_address(self) -> str:

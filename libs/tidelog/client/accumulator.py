@@ -39,6 +39,7 @@ from tidelog.client.sequences import Fate, Identity, Numbering
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_OFFSET, TopicPartition
 from tidelog.record_batch import EncodedRecords
+from tidelog.request_bounds import MAX_PRODUCE_BATCHES, MAX_PRODUCE_PARTITIONS
 from tidelog.rpc.trace_context import Metadata
 
 # Of an idempotent producer's partition whose batches queue up, so many share a request.
@@ -209,7 +210,11 @@ class Accumulator:
     ) -> Request | None:
         request = filling.get(leader.broker_id)
         if request is not None:
-            if request.wire_bytes + first.wire_bytes <= self._max_request_bytes:
+            if (
+                request.wire_bytes + first.wire_bytes <= self._max_request_bytes
+                and len(request.groups) < MAX_PRODUCE_PARTITIONS
+                and request.batch_count < MAX_PRODUCE_BATCHES
+            ):
                 return request
             full.append(filling.pop(leader.broker_id))
         in_flight = self._in_flight.setdefault(leader.broker_id, {})
@@ -228,6 +233,7 @@ class Accumulator:
                 batch.alone
                 or taken[0].alone
                 or request.wire_bytes + batch.wire_bytes > self._max_request_bytes
+                or request.batch_count + len(taken) >= MAX_PRODUCE_BATCHES
             ):
                 break
             if batch.batch is None:
@@ -240,6 +246,7 @@ class Accumulator:
             taken.append(queue.waiting.popleft())
             request.wire_bytes += batch.wire_bytes
         first_in_line = numbering is not None and numbering.is_first(taken[0])
+        request.batch_count += len(taken)
         request.groups.append(Group(queue.partition, leader, taken, first_in_line))
         queue.in_flight += 1
         del self._waiting[queue.partition]

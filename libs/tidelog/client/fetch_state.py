@@ -19,6 +19,7 @@ from tidelog.client.log_continuity import Found, LogTruncatedError
 from tidelog.client.retry import Backoff, Leader
 from tidelog.errors import STALE_METADATA, ErrorCode, TidelogError
 from tidelog.model import Batch, OffsetPosition, Record, TopicPartition
+from tidelog.request_bounds import MAX_FETCH_PARTITIONS
 
 # A leader is asked at most this many fetches at once; partitions that join while a fetch
 # waits for data need not wait for it.
@@ -147,7 +148,9 @@ class FetchState:
                 assigned.continuity.first_offset(assigned.fetch_offset, leader.leader_epoch),
                 max(share - assigned.buffered_bytes, 1),
             )
-            by_leader.setdefault(leader.broker_id, (leader, []))[1].append((want, leader))
+            wants = by_leader.setdefault(leader.broker_id, (leader, []))[1]
+            if len(wants) < MAX_FETCH_PARTITIONS:
+                wants.append((want, leader))
         plans = [FetchPlan(leader, wants) for leader, wants in by_leader.values()]
         for plan in plans:
             self._fetches[plan.leader.broker_id] = self._fetches.get(plan.leader.broker_id, 0) + 1

@@ -60,6 +60,7 @@ class Request:
     leader: Leader
     groups: list[Group] = field(default_factory=list)
     wire_bytes: int = 0
+    batch_count: int = 0
 
     @property
     def trace_context(self) -> Metadata | None:

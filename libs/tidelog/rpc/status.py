@@ -13,6 +13,8 @@ from google.rpc import error_details_pb2, status_pb2
 from tidelog.errors import ErrorCode, TidelogError
 
 ERROR_DOMAIN = "tidelog"
+# What gRPC itself says for a server with `maximum_concurrent_rpcs`.
+_SERVER_IS_FULL = "Concurrent RPC limit exceeded"
 # Where gRPC carries a serialized `google.rpc.Status`.
 _DETAILS_KEY = "grpc-status-details-bin"
 
@@ -49,6 +51,11 @@ def from_status(error: grpc.aio.AioRpcError, address: str) -> UnreachableError |
         return refusal
     status = error.code()
     said = f"{status.name}: {error.details() or 'no details'}"
+    if status is grpc.StatusCode.RESOURCE_EXHAUSTED and _SERVER_IS_FULL in said:
+        return TidelogError(
+            ErrorCode.TOO_MANY_REQUESTS,
+            f"{address} answers as many requests as it takes at once; try again in a moment",
+        )
     if status in _REFUSED:
         return TidelogError(ErrorCode.INVALID_REQUEST, f"{address} refused the request: {said}")
     if status in (

@@ -31,6 +31,10 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """Not retriable. A field of the request has no meaning or contradicts another."""
     ERROR_CODE_REQUEST_TIMED_OUT: _ErrorCode.ValueType  # 3
     """Retriable, outcome unknown. The time given in the request ran out first."""
+    ERROR_CODE_TOO_MANY_REQUESTS: _ErrorCode.ValueType  # 4
+    """Retriable after a pause. The service has as many requests or connections of this client, or of
+    all clients, as it takes at once; nothing was done.
+    """
     ERROR_CODE_UNKNOWN_TOPIC_OR_PARTITION: _ErrorCode.ValueType  # 10
     """Retriable after fresh metadata. The topic or partition is not known here: it
     does not exist, or it was created a moment ago.
@@ -163,6 +167,10 @@ ERROR_CODE_INVALID_REQUEST: ErrorCode.ValueType  # 2
 """Not retriable. A field of the request has no meaning or contradicts another."""
 ERROR_CODE_REQUEST_TIMED_OUT: ErrorCode.ValueType  # 3
 """Retriable, outcome unknown. The time given in the request ran out first."""
+ERROR_CODE_TOO_MANY_REQUESTS: ErrorCode.ValueType  # 4
+"""Retriable after a pause. The service has as many requests or connections of this client, or of
+all clients, as it takes at once; nothing was done.
+"""
 ERROR_CODE_UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.ValueType  # 10
 """Retriable after fresh metadata. The topic or partition is not known here: it
 does not exist, or it was created a moment ago.

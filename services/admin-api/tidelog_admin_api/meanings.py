@@ -49,6 +49,7 @@ MEANINGS: Mapping[ErrorCode, Meaning] = {
     ),
     ErrorCode.INVALID_REQUEST: _invalid("Correct what the message names."),
     ErrorCode.REQUEST_TIMED_OUT: Meaning(_TIMED_OUT, "DEADLINE_EXCEEDED", IN_DOUBT),
+    ErrorCode.TOO_MANY_REQUESTS: unavailable("Wait a moment, then send it again."),
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Meaning(
         _NOT_FOUND, "NOT_FOUND", "GET /v1/topics lists the topics that there are."
     ),

@@ -27,6 +27,7 @@ from grpc_health.v1.health import aio as health_aio
 from grpc_reflection.v1alpha import reflection
 
 from tidelog import record_batch
+from tidelog.caller_limits import Callers
 from tidelog.client.explaining import Explainer
 from tidelog.model import Batch
 from tidelog.rpc.channels import new_server
@@ -80,6 +81,7 @@ from tidelog_runtime.telemetry.external_inspect import ExternalInspectServicer
 from tidelog_runtime.telemetry.inspect_service import InspectServicer
 from tidelog_runtime.telemetry.logging import configure_logging
 from tidelog_runtime.telemetry.metrics.broker_catalogue import BROKER_METRICS
+from tidelog_runtime.telemetry.metrics.caller_figures import with_callers
 from tidelog_runtime.telemetry.metrics.http_server import (
     MetricsServer,
     MetricsUnavailableError,
@@ -261,12 +263,13 @@ def listen(server: grpc.aio.Server, address: str, setting: str) -> str:
     return f"{host}:{port}"
 
 
-def serve_metrics(config: BrokerConfig, parts: Parts) -> MetricsServer | None:
+def serve_metrics(config: BrokerConfig, parts: Parts, callers: Callers) -> MetricsServer | None:
     """From now on, while the logs are opened, too. Raises `MetricsUnavailableError`."""
     broker, metrics = parts
     if metrics is None:
         return None
-    return serve(config, BROKER_METRICS, partial(metrics.collect, broker))
+    collect = partial(metrics.collect, broker)
+    return serve(config, BROKER_METRICS, with_callers(collect, callers))
 
 
 class GrpcEdge:
@@ -304,17 +307,18 @@ async def run(config: BrokerConfig) -> int:
         loop.add_signal_handler(signal_number, stop_requested.set)
     parts = new_broker(config)
     broker = parts.broker
-    servers = [new_server()]
+    callers = Callers(config.caller_limits)
+    servers = [new_server(callers)]
     health = health_aio.HealthServicer()
     await health.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
     add_services(servers[0], parts, health, config.broker_id)
     bound = listen(servers[0], config.listen, "listen")
     if config.external_listen is not None:
-        servers.append(new_server())
+        servers.append(new_server(callers))
         add_external_services(servers[1], parts, health, config)
         listen(servers[1], config.external_listen, "external_listen")
     edge = GrpcEdge(servers, health, config.advertised_address or bound)
-    metrics_server = serve_metrics(config, parts)
+    metrics_server = serve_metrics(config, parts, callers)
 
     async def live_brokers() -> list[str]:
         return [known.registration.address for _, known in sorted(broker.cache.brokers.items())]

@@ -19,6 +19,7 @@ import grpc.aio
 import structlog
 import uvloop
 
+from tidelog.caller_limits import Callers
 from tidelog.client.explaining import Explainer
 from tidelog.rpc.channels import new_server
 from tidelog.v1 import admin_pb2, controller_pb2, inspect_pb2
@@ -53,6 +54,7 @@ from tidelog_runtime.telemetry.explained import Explained
 from tidelog_runtime.telemetry.external_inspect import ExternalInspectServicer
 from tidelog_runtime.telemetry.inspect_service import InspectServicer
 from tidelog_runtime.telemetry.logging import configure_logging
+from tidelog_runtime.telemetry.metrics.caller_figures import with_callers
 from tidelog_runtime.telemetry.metrics.controller_catalogue import CONTROLLER_METRICS
 from tidelog_runtime.telemetry.metrics.http_server import (
     MetricsServer,
@@ -84,8 +86,9 @@ async def _serve(config: ControllerConfig) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
 
-    server = new_server()
-    external = new_server() if config.external_listen is not None else None
+    callers = Callers(config.caller_limits)
+    server = new_server(callers)
+    external = new_server(callers) if config.external_listen is not None else None
     try:
         port = listen(server, config.listen, "--listen")
         if external is not None and config.external_listen is not None:
@@ -102,7 +105,7 @@ async def _serve(config: ControllerConfig) -> int:
         servers.append(external)
     metrics_server = None
     try:
-        metrics_server = serve_metrics(config, parts)
+        metrics_server = serve_metrics(config, parts, callers)
         for each in servers:
             await each.start()
         log.info("controller_started", address=address, cluster=config.cluster)
@@ -202,11 +205,12 @@ async def add_external_services(server: grpc.aio.Server, parts: Parts) -> None:
     await add_standard_services(server, names_in(admin_pb2, inspect_pb2))
 
 
-def serve_metrics(config: ControllerConfig, parts: Parts) -> MetricsServer | None:
+def serve_metrics(config: ControllerConfig, parts: Parts, callers: Callers) -> MetricsServer | None:
     """Raises `MetricsUnavailableError`."""
     if parts.metrics is None:
         return None
-    return serve(config, CONTROLLER_METRICS, partial(parts.metrics.collect, parts.service))
+    collect = partial(parts.metrics.collect, parts.service)
+    return serve(config, CONTROLLER_METRICS, with_callers(collect, callers))
 
 
 def names_in(*modules: ModuleType) -> list[str]:

@@ -13,6 +13,8 @@ from tidelog.errors import ErrorCode
 from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_runtime.telemetry.metrics.metric import counter, gauge
 from tidelog_runtime.telemetry.metrics.service_catalogue import (
+    CLIENT_REJECTIONS,
+    CLIENT_REQUESTS,
     MAX_OTHER_SERIES,
     QUEUE_DEPTH,
     REQUEST_DURATION,
@@ -351,6 +353,8 @@ BROKER_METRICS = (
     REQUEST_DURATION.of(REQUESTS),
     REFUSED,
     QUEUE_DEPTH.of([(queue,) for queue in QUEUES]),
+    CLIENT_REQUESTS,
+    CLIENT_REJECTIONS,
     REGISTERED,
     HAS_FULL_STATE,
     REPLICAS,

@@ -13,6 +13,8 @@ from tidelog_runtime.telemetry.metrics.broker_catalogue import (
 )
 from tidelog_runtime.telemetry.metrics.metric import counter, gauge, histogram
 from tidelog_runtime.telemetry.metrics.service_catalogue import (
+    CLIENT_REJECTIONS,
+    CLIENT_REQUESTS,
     LOOP_BUCKETS,
     MAX_OTHER_SERIES,
     QUEUE_DEPTH,
@@ -293,6 +295,8 @@ CONTROLLER_METRICS = (
     ADMIN_DURATION,
     ADMIN_REFUSED,
     QUEUE_DEPTH.of((queue,) for queue in CONTROLLER_QUEUES),
+    CLIENT_REQUESTS,
+    CLIENT_REJECTIONS,
     ACTIVE,
     CONTROLLER_EPOCH,
     CONTROLLER_ELECTIONS,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from itertools import product
 
+from tidelog.caller_limits import CallerLimits
 from tidelog.state_changes.event import Kind, Stage
 from tidelog_runtime.telemetry.metrics.metric import counter, gauge, histogram
 
@@ -106,6 +107,19 @@ REQUESTS_REFUSED = counter(
     "Errors answered, one for each partition of a request.",
     "Do what the comment of the code in errors.proto says; `tidelog explain` tells why.",
     labels=("request", "code"),
+)
+CLIENT_REQUESTS = gauge(
+    "tidelog_client_requests",
+    "Requests of clients that the service is answering, long polls among them.",
+    "Near max_client_requests look for clients that open a consumer for each task.",
+)
+CLIENT_REJECTIONS = counter(
+    "tidelog_client_rejections_total",
+    "Requests that were rejected because their client, or all clients, had too many at once.",
+    "The service's log names the client's address and the limit; let it share one producer or "
+    "consumer, or raise the setting that the label names.",
+    labels=("limit",),
+    series=[(limit,) for limit in CallerLimits._fields],
 )
 QUEUE_DEPTH = gauge(
     "tidelog_queue_depth",

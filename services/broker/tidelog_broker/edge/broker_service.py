@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import grpc.aio
@@ -35,6 +35,10 @@ from tidelog_broker.requests.describe_producers import (
 from tidelog_broker.requests.list_offsets import ListOffsetsEntry
 from tidelog_broker.requests.produce import ProduceEntry, ProduceOutcome
 from tidelog_broker.requests.producer_ids import GivenProducer
+from tidelog_runtime.turns import ITEMS_PER_TURN, QUICK_ITEMS_PER_TURN, in_turns
+
+# Of topics that Metadata describes: to copy them takes a millisecond or two.
+PARTITIONS_PER_TURN = 1_000
 
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
@@ -118,8 +122,13 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
         request: pb.ListOffsetsRequest,
         context: _Context,  # noqa: ARG002
     ) -> pb.ListOffsetsResponse:
-        # Each by itself: some may have to wait for the disk.
-        found = await asyncio.gather(*map(self._list_one, request.partitions))
+        # Each by itself: some may have to wait for the disk. A few at a time: each costs the loop
+        # a look into a log.
+        found: list[pb.ListOffsetsPartitionResult] = []
+        for first in range(0, len(request.partitions), ITEMS_PER_TURN):
+            some = request.partitions[first : first + ITEMS_PER_TURN]
+            found += await asyncio.gather(*map(self._list_one, some))
+            await asyncio.sleep(0)
         return pb.ListOffsetsResponse(partitions=found)
 
     async def _list_one(self, wire: pb.ListOffsetsPartition) -> pb.ListOffsetsPartitionResult:
@@ -190,7 +199,7 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
             wanted: Iterable[str] = request.topics or sorted(cache.topics)
             short = request.without_partitions
             of_topic = self._topics.without_partitions if short else self._topics.of
-            response.topics.extend(map(of_topic, wanted))
+            await _add_topics(response, wanted, of_topic)
         return response
 
     async def InitProducerId(  # noqa: N802
@@ -237,11 +246,7 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
             outcomes = await self._describe_producers(entries, request.producer_ids, fence)
         except TidelogError as error:
             await abort(context, error)
-        return pb.DescribeProducersResponse(
-            partitions=[
-                _described(entry, outcome) for entry, outcome in zip(entries, outcomes, strict=True)
-            ]
-        )
+        return pb.DescribeProducersResponse(partitions=await _described_all(entries, outcomes))
 
 
 def client_service(broker: Broker) -> BrokerService:
@@ -320,8 +325,39 @@ def _fetched(entry: FetchEntry, outcome: FetchOutcome) -> pb.FetchPartitionResul
     return result
 
 
+async def _add_topics(
+    response: pb.MetadataResponse,
+    topics: Iterable[str],
+    of_topic: Callable[[str], pb.TopicMetadata],
+) -> None:
+    """In turns, by the partitions that they have: each is made, copied and serialized."""
+    partitions = 0
+    for topic in topics:
+        described = of_topic(topic)
+        response.topics.append(described)
+        # To find that a topic has nothing new costs about as much as ten of its partitions.
+        partitions += 10 + len(described.partitions)
+        if partitions >= PARTITIONS_PER_TURN:
+            partitions = 0
+            await asyncio.sleep(0)
+
+
+async def _described_all(
+    entries: Sequence[DescribeEntry], outcomes: Sequence[DescribeOutcome]
+) -> list[pb.DescribeProducersPartitionResult]:
+    results: list[pb.DescribeProducersPartitionResult] = []
+    for entry, outcome in zip(entries, outcomes, strict=True):
+        states: list[pb.ProducerState] = []
+        if not isinstance(outcome, TidelogError):
+            states = await in_turns(_producer_state, outcome, QUICK_ITEMS_PER_TURN)
+        results.append(_described(entry, outcome, states))
+        if len(results) % ITEMS_PER_TURN == 0:
+            await asyncio.sleep(0)
+    return results
+
+
 def _described(
-    entry: DescribeEntry, outcome: DescribeOutcome
+    entry: DescribeEntry, outcome: DescribeOutcome, states: Sequence[pb.ProducerState]
 ) -> pb.DescribeProducersPartitionResult:
     topic, partition = entry.name
     if isinstance(outcome, TidelogError):
@@ -331,7 +367,7 @@ def _described(
     return pb.DescribeProducersPartitionResult(
         topic=topic,
         partition=partition,
-        producers=[_producer_state(producer) for producer in outcome],
+        producers=states,
     )
 
 

@@ -170,9 +170,14 @@ class Partition(Replica):
         entry = states.entry(producer_id)
         return max(leading.epoch_start, entry.end_offset if entry is not None else 0)
 
-    def committed_producers(self, producer_ids: Collection[int]) -> list[CommittedProducer]:
-        """How far they have come (no ids: all), ordered by id. Raises as `committed_end`."""
-        return self.log.producers.states.committed(producer_ids, self.committed_end(NO_EPOCH))
+    def committed_producers(
+        self, producer_ids: Collection[int], *, leaves_out_unknown: bool = False
+    ) -> list[CommittedProducer]:
+        """How far they have come (no ids: all), ordered by id. Raises as `committed_end`, and as
+        `ProducerStates.committed`."""
+        return self.log.producers.states.committed(
+            producer_ids, self.committed_end(NO_EPOCH), leaves_out_unknown=leaves_out_unknown
+        )
 
     def _end(self, now_ms: int) -> LogEnd:
         self.require_leading()

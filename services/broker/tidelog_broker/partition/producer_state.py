@@ -331,20 +331,30 @@ class ProducerStates:
             raise fenced(producer_id, producer_epoch, entry.producer_epoch)
         return producer_epoch > entry.producer_epoch
 
+    @property
+    def ids(self) -> list[int]:
+        """Of all producers that are known here, in order."""
+        return sorted(self._entries)
+
     def committed(
-        self, producer_ids: Collection[int], high_watermark: int
+        self,
+        producer_ids: Collection[int],
+        high_watermark: int,
+        *,
+        leaves_out_unknown: bool = False,
     ) -> list[CommittedProducer]:
         """Ordered by id. Where all batches of a producer that are remembered lie above the
         high watermark, those before may or may not: raises OFFSET_NOT_AVAILABLE if it is
-        asked for. Without ids it is left out, and all others are told."""
+        asked for. Without ids, and where the caller says so, it is left out."""
         wanted = producer_ids or self._entries
+        leaves_out_unknown = leaves_out_unknown or not producer_ids
         found = []
         for producer_id in sorted(set(wanted)):
             entry = self._entries.get(producer_id)
             if entry is None:
                 continue
             sequence = _committed_sequence(entry, high_watermark)
-            if sequence is None and not producer_ids:
+            if sequence is None and leaves_out_unknown:
                 continue
             if sequence is None:
                 raise TidelogError(

@@ -19,6 +19,8 @@ CheckBatch = Callable[[Batch], None]
 # What one request has checked on the loop: a millisecond or two.
 CHEAP_REQUEST_BYTES = 512 << 10
 CHEAP_REQUEST_BATCHES = 32
+# Between the appends of a request that names more partitions than this, the loop gets its turn.
+APPENDS_PER_TURN = 16
 # Each holds one decompressed batch at a time.
 CHECKS_AT_ONCE = 4
 
@@ -58,7 +60,7 @@ class BatchChecks:
         the block. `append_timed`: partitions whose records get the time of their append."""
         before = [last for name in batches if (last := self._last.get(name)) is not None]
         costly = is_costly(batches.values())
-        if not before and not costly:
+        if not before and not costly and len(batches) <= APPENDS_PER_TURN:
             yield self._check_all(batches, append_timed)
             return
         appended = asyncio.Event()

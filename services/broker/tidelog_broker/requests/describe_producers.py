@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
@@ -15,6 +16,9 @@ from tidelog_broker.requests.commit_wait import CommitWait, require_timeout, set
 from tidelog_broker.requests.produce import append_refused
 from tidelog_broker.requests.purgatory import Purgatory
 from tidelog_runtime.clock import Clock
+
+# Looked up without giving the loop away: a few milliseconds.
+PRODUCERS_PER_TURN = 2_000
 
 
 class DescribeEntry(NamedTuple):
@@ -46,7 +50,7 @@ class DescribeProducers:
     ) -> list[DescribeOutcome]:
         """One outcome for each entry, in order. Raises INVALID_REQUEST for the whole."""
         if fence is None:
-            return [self._describe(entry, producer_ids) for entry in entries]
+            return await self._describe_all(entries, producer_ids)
         _require_valid(fence)
         ids = producer_ids or (fence.producer_id,)
         errors: dict[int, TidelogError] = {}
@@ -65,9 +69,22 @@ class DescribeProducers:
         return [
             errors[position]
             if position in errors
-            else self._describe(entry, ids, fenced_in=epochs[position])
+            else await self._describe(entry, ids, fenced_in=epochs[position])
             for position, entry in enumerate(entries)
         ]
+
+    async def _describe_all(
+        self, entries: Sequence[DescribeEntry], producer_ids: Collection[int]
+    ) -> list[DescribeOutcome]:
+        outcomes: list[DescribeOutcome] = []
+        looked_up = 0
+        for entry in entries:
+            outcomes.append(await self._describe(entry, producer_ids))
+            looked_up += 10 + len(producer_ids)
+            if looked_up >= PRODUCERS_PER_TURN:
+                looked_up = 0
+                await asyncio.sleep(0)
+        return outcomes
 
     def _fence(self, partition: Partition, fence: Fence) -> int:
         self._manager.fence_former_holder(fence.producer_id, fence.producer_epoch)
@@ -78,7 +95,7 @@ class DescribeProducers:
         except LogError as error:
             raise append_refused(self._manager, partition, error) from error
 
-    def _describe(
+    async def _describe(
         self, entry: DescribeEntry, producer_ids: Collection[int], fenced_in: int | None = None
     ) -> DescribeOutcome:
         try:
@@ -88,7 +105,17 @@ class DescribeProducers:
                     ErrorCode.LEADER_CHANGED,
                     f"{entry.name} changed its leader since the producer was fenced; ask again",
                 )
-            return partition.committed_producers(producer_ids)
+            known = partition.log.producers.states
+            wanted = sorted(set(producer_ids)) if producer_ids else known.ids
+            found: list[CommittedProducer] = []
+            for first in range(0, len(wanted), PRODUCERS_PER_TURN):
+                found += partition.committed_producers(
+                    wanted[first : first + PRODUCERS_PER_TURN],
+                    leaves_out_unknown=not producer_ids,
+                )
+                if len(wanted) > PRODUCERS_PER_TURN:
+                    await asyncio.sleep(0)
+            return found
         except TidelogError as error:
             return error
 

@@ -18,7 +18,7 @@ from tidelog_broker.log.errors import LogError, LogFailedError
 from tidelog_broker.partition.exchange import Appended
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replicas.replica_manager import ReplicaManager
-from tidelog_broker.requests.batch_checks import BatchChecks
+from tidelog_broker.requests.batch_checks import APPENDS_PER_TURN, BatchChecks
 from tidelog_broker.requests.commit_wait import CommitWait, require_timeout, settled
 from tidelog_broker.requests.purgatory import Purgatory
 from tidelog_broker.requests.rejected_requests import RejectionCounts
@@ -26,9 +26,6 @@ from tidelog_runtime.clock import Clock
 from tidelog_runtime.topic_config import UNLIMITED
 
 _log = structlog.get_logger()
-
-# Between the appends of a request that names many partitions the loop gets its turn.
-APPENDS_PER_TURN = 16
 
 
 class ProduceEntry(NamedTuple):

@@ -1,0 +1,200 @@
+"""Which requests a server serves: bounded before they are parsed, before they are served, and by
+how many their client has. With a real server, whose service counts what reaches it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc.aio
+import pytest
+
+from tidelog.caller_limits import CallerLimits, Callers, address_of
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.request_bounds import (
+    ENTRY_LIMITS,
+    MAX_ENTRIES_PER_REQUEST,
+    MAX_PRODUCE_REQUEST_BYTES,
+    MAX_REQUEST_BYTES,
+    MAX_TEXT_BYTES,
+)
+from tidelog.rpc.channels import new_server, open_channel
+from tidelog.rpc.message_bounds import MAX_FIELDS, check_field_count, check_message, is_internal
+from tidelog.rpc.status import from_status
+from tidelog.v1 import admin_pb2, broker_pb2, broker_pb2_grpc, inspect_pb2, record_batch_pb2
+
+pb = broker_pb2
+
+
+class Service(broker_pb2_grpc.BrokerServiceServicer):
+    def __init__(self) -> None:
+        self.served = 0
+        self.go = asyncio.Event()
+        self.all_there = asyncio.Event()
+
+    async def Metadata(self, request: Any, context: Any) -> Any:  # noqa: ARG002, N802
+        self.served += 1
+        if self.served == 2:
+            self.all_there.set()
+        await self.go.wait()
+        return pb.MetadataResponse()
+
+    Produce = Fetch = ListOffsets = InitProducerId = DescribeProducers = Metadata
+
+
+@asynccontextmanager
+async def serving(
+    limits: CallerLimits | None = None,
+) -> AsyncIterator[tuple[Service, Callers, broker_pb2_grpc.BrokerServiceAsyncStub]]:
+    callers = Callers(limits or CallerLimits())
+    server, service = new_server(callers), Service()
+    broker_pb2_grpc.add_BrokerServiceServicer_to_server(service, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        async with open_channel(f"127.0.0.1:{port}") as channel:
+            stub: Any = broker_pb2_grpc.BrokerServiceStub(channel)
+            yield service, callers, stub
+    finally:
+        service.go.set()
+        await server.stop(None)
+
+
+async def rejection(call: Any) -> TidelogError:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    error = from_status(caught.value, "broker")
+    assert isinstance(error, TidelogError)
+    return error
+
+
+async def test_a_request_that_is_too_large_is_rejected_before_it_is_parsed() -> None:
+    async with serving() as (service, callers, stub):
+        error = await rejection(
+            stub.Fetch(pb.FetchRequest(partitions=entries(1, MAX_REQUEST_BYTES)))
+        )
+        assert error.code is ErrorCode.INVALID_REQUEST
+        assert f"it has at most {MAX_REQUEST_BYTES}" in error.message
+        large = pb.ProducePartition(
+            batches=[record_batch_pb2.Batch(records=bytes(MAX_PRODUCE_REQUEST_BYTES))]
+        )
+        error = await rejection(stub.Produce(pb.ProduceRequest(partitions=[large])))
+        assert f"it has at most {MAX_PRODUCE_REQUEST_BYTES}" in error.message
+        assert (service.served, callers.requests) == (0, 0)
+
+
+def entries(count: int, text: int = 1) -> list[pb.FetchPartition]:
+    return [pb.FetchPartition(topic="t" * text)] * count
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        (
+            pb.FetchRequest(partitions=entries(1_001)),
+            "FetchRequest.partitions has 1001 entries; a request has at most 1000",
+        ),
+        (
+            pb.MetadataRequest(topics=["t"] * (MAX_ENTRIES_PER_REQUEST + 1)),
+            "MetadataRequest.topics has 10001 entries",
+        ),
+        (
+            pb.FetchRequest(partitions=entries(1, MAX_TEXT_BYTES + 1)),
+            f"FetchPartition.topic has {MAX_TEXT_BYTES + 1} bytes; it has at most {MAX_TEXT_BYTES}",
+        ),
+        (
+            pb.ProduceRequest(
+                partitions=[pb.ProducePartition(batches=[record_batch_pb2.Batch()] * 2_001)]
+            ),
+            "ProducePartition.batches has 2001 entries",
+        ),
+        (
+            admin_pb2.CreateTopicRequest(topic="t", config={"k": "v" * (MAX_TEXT_BYTES + 1)}),
+            "CreateTopicRequest.config has 4097 bytes",
+        ),
+        (
+            inspect_pb2.ExplainRequest(),
+            "",
+        ),
+    ],
+)
+def test_counts_and_texts_are_bounded_in_whatever_message(message: Any, said: str) -> None:
+    if not said:
+        check_message(message)
+        return
+    with pytest.raises(TidelogError, match="has at most") as caught:
+        check_message(message)
+    assert said in caught.value.message
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
+
+
+def test_every_field_that_has_a_limit_of_its_own_exists() -> None:
+    pool = pb.DESCRIPTOR.pool
+    for name in ENTRY_LIMITS:
+        assert pool.FindFieldByName(name).is_repeated
+
+
+def test_a_large_message_of_many_fields_is_not_parsed() -> None:
+    many = pb.ProducePartition(batches=[record_batch_pb2.Batch()] * MAX_FIELDS)
+    data = pb.ProduceRequest(partitions=[many]).SerializeToString()
+    with pytest.raises(TidelogError, match="has more than 16000 fields"):
+        check_field_count(data, pb.ProduceRequest.DESCRIPTOR)
+    batch = record_batch_pb2.Batch(
+        header=record_batch_pb2.BatchHeader(record_count=1), records=bytes(1000)
+    )
+    largest = pb.ProduceRequest(
+        partitions=[
+            pb.ProducePartition(topic="sea", partition=n, batches=[batch] * 2) for n in range(1_000)
+        ]
+    )
+    check_field_count(largest.SerializeToString(), pb.ProduceRequest.DESCRIPTOR)
+    check_message(largest)
+
+
+async def test_the_requests_of_one_client_are_bounded_and_freed_when_they_end() -> None:
+    async with serving(CallerLimits(max_requests_per_client=2)) as (service, callers, stub):
+        waiting = [asyncio.ensure_future(stub.Metadata(pb.MetadataRequest())) for _ in range(2)]
+        await service.all_there.wait()
+        error = await rejection(stub.Metadata(pb.MetadataRequest()))
+        assert error.code is ErrorCode.TOO_MANY_REQUESTS
+        assert error.retriable
+        assert (
+            "client 127.0.0.1 may have 2 requests at once (max_requests_per_client)"
+            in error.message
+        )
+        assert callers.rejected["max_requests_per_client"] == 1
+        waiting[0].cancel()
+        service.go.set()
+        await waiting[1]
+        assert callers.requests <= 1
+        await stub.Metadata(pb.MetadataRequest())
+
+
+def test_connections_and_all_clients_together_are_bounded_by_name() -> None:
+    callers = Callers(CallerLimits(3, 3, 1))
+    callers.begin("ipv4:10.0.0.7:1", 5)
+    callers.begin("ipv4:10.0.0.7:1", 5)
+    with pytest.raises(TidelogError, match=r"client 10.0.0.7 may have 1 connections .*max_conn"):
+        callers.begin("ipv4:10.0.0.7:2", 6)
+    callers.begin("ipv6:%5B::1%5D:2", 7)
+    with pytest.raises(TidelogError, match=r"all clients together may have 3 requests"):
+        callers.begin("ipv4:10.0.0.8:1", 8)
+    assert [(each.address, each.limit) for each in callers.recent] == [
+        ("10.0.0.8", "max_client_requests"),
+        ("10.0.0.7", "max_connections_per_client"),
+    ]
+    for peer in ("ipv4:10.0.0.7:1", "ipv4:10.0.0.7:1", "ipv6:%5B::1%5D:2"):
+        callers.end(peer)
+    callers.begin("ipv4:10.0.0.7:2", 9)
+    assert (callers.requests, callers.most) == (1, (1, 1))
+    assert address_of("unix:/tmp/x") == "unix:/tmp/x"
+
+
+def test_brokers_and_controllers_among_themselves_are_not_counted() -> None:
+    assert is_internal("/tidelog.v1.ReplicaService/ReplicaFetch")
+    assert is_internal("/tidelog.v1.ReplicaControlService/LeaderAndIsr")
+    assert is_internal("/tidelog.v1.ControllerService/ReportUnreachableLeaders")
+    assert not is_internal("/tidelog.v1.BrokerService/Produce")
+    assert not is_internal("/tidelog.v1.AdminService/CreateTopic")
