@@ -111,10 +111,10 @@ REQUESTS_REFUSED = counter(
 CLIENT_REQUESTS = gauge(
     "tidelog_client_requests",
     "Requests of clients that the service is answering, long polls among them.",
-    "Near max_client_requests look for clients that open a consumer for each task.",
+    "Above three quarters of max_client_requests look for clients that open a consumer for each task.",
 )
 CLIENT_REJECTIONS = counter(
-    "tidelog_client_rejections_total",
+    "tidelog_client_rejected_requests_total",
     "Requests that were rejected because their client, or all clients, had too many at once.",
     "The service's log names the client's address and the limit; let it share one producer or "
     "consumer, or raise the setting that the label names.",
