@@ -7,11 +7,13 @@ took out of readers' sight.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
+from tidelog.errors import ErrorCode, TidelogError
 from tidelog_pipeline.archive.commit_json import (
     commit_from_json,
     commit_to_json,
@@ -29,6 +31,8 @@ STATE_EVERY = 100
 # So often it is looked for a moment between two commits. What is still not published then, a writer
 # that has died has left.
 _LOOKS, _LOOK_PAUSE_S = 50, 0.2
+
+_log = logging.getLogger(__name__)
 
 
 class Seen(NamedTuple):
@@ -60,14 +64,39 @@ class ArchiveLog:
         return state
 
     def _loaded(self) -> ArchiveState:
-        state = ArchiveState()
-        states = self.own.names(_STATES)
-        if states:
-            name = f"{_STATES}/{states[-1]}"
-            state = state_from_json(self.own.read(name) or b"", name)
-        while (commit := self._commit(state.number + 1)) is not None:
-            state.apply(commit)
+        """From the last state that is readable: commits are kept for as long again."""
+        problem: TidelogError | None = None
+        for name in reversed(self.own.names(_STATES)):
+            path = f"{_STATES}/{name}"
+            try:
+                state = state_from_json(self.own.read(path) or b"", path)
+                break
+            except TidelogError as error:
+                problem = problem or error
+                _log.warning("%s", error.message)
+        else:
+            state = ArchiveState()
+        try:
+            self._apply_commits(state)
+        except TidelogError as error:
+            raise problem or error from None
         return state
+
+    def _apply_commits(self, state: ArchiveState) -> None:
+        while True:
+            commit = self._commit(state.number + 1)
+            if commit is not None:
+                state.apply(commit)
+                continue
+            later = [name for name in self.own.names(_LOG) if name > _name(state.number)]
+            if not later:
+                return
+            if later[0] != _name(state.number + 1):
+                raise TidelogError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"{self.own.at(_commit_path(state.number + 1))} is missing, and later commits "
+                    "are there: restore it (a commit that is left out would be archived again)",
+                )
 
     def seen(self, pause: Callable[[float], object] = time.sleep) -> Seen:
         """State and files as they were at one moment, though a writer be at work."""
@@ -162,4 +191,8 @@ def _staging(number: int) -> str:
 
 
 def _commit_path(number: int) -> str:
-    return f"{_LOG}/{number:012}.json"
+    return f"{_LOG}/{_name(number)}"
+
+
+def _name(number: int) -> str:
+    return f"{number:012}.json"

@@ -187,6 +187,31 @@ def test_only_what_came_since_is_read_to_know_an_archive(
     assert log_at(tmp_path / "archive").load() == log.state
 
 
+def test_an_archive_whose_last_state_is_damaged_is_read_from_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive_log, "STATE_EVERY", 4)
+    log = log_at(tmp_path / "archive")
+    for n in range(9):
+        put(log, [str(n)])
+    log.own.at("state/000000000008.json").write_bytes(b"{")
+    assert log_at(tmp_path / "archive").load() == log.state
+    log.own.at("state/000000000004.json").write_bytes(b"")
+    with pytest.raises(TidelogError, match=r"state/000000000008\.json is no part of an archive"):
+        log_at(tmp_path / "archive").load()
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_commit_that_is_missing_is_not_passed_over(tmp_path: Path, number: int) -> None:
+    """Its records would be archived again, and its files be taken for unknown ones."""
+    log = log_at(tmp_path / "archive")
+    for n in range(3):
+        put(log, [str(n)])
+    log.own.remove(f"log/{number:012}.json")
+    with pytest.raises(TidelogError, match=rf"{number:012}\.json is missing, .* restore it"):
+        log_at(tmp_path / "archive").load()
+
+
 def test_a_second_writer_is_told_who_the_first_is(tmp_path: Path) -> None:
     first, second = Directory(tmp_path), Directory(tmp_path)
     told = pytest.raises(TidelogError, match=r"is being written by process \d+")
