@@ -15,7 +15,7 @@ from spark.running import Running
 from tidelog.client import SyncAdmin, SyncProducer
 from tidelog_pipeline.running import EXIT_FOUND
 
-MANY_PARTITIONS = 100
+MANY_PARTITIONS = 64
 
 
 def files_of(tmp_path: Path) -> list[Path]:
