@@ -41,7 +41,7 @@ def archive_hours(cluster: Running, act: Act, topic: str, hours: int) -> None:
         act("run", "--topics", topic, "--no-compaction")
 
 
-def test_work_continues_without_files_that_are_lost_and_a_back_fill_writes_them_again(
+def test_work_continues_without_files_that_are_lost_and_a_back_fill_restores_them(
     spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
 ) -> None:
     topic = cluster.new_topic(partitions=1)
@@ -63,13 +63,13 @@ def test_work_continues_without_files_that_are_lost_and_a_back_fill_writes_them_
     assert "its files have 15 rows, and by its commits they are 35" in said[2]
     first_hour = ("--since", "earliest", "--until", "2023-11-14T23:00")
     said = act("backfill", "--topics", topic, *first_hour, fails=EXIT_FOUND)
-    assert said[0] == f"{topic}/0: 10 rows are written again: offsets 0 to 9"
+    assert said[0] == f"{topic}/0: 10 rows are restored: offsets 0 to 9"
     act("backfill", "--topics", topic, "--since", "earliest")
     assert places(spark, tmp_path) == all_of(35)
     assert act("reconcile", "--deep") == [f"{topic}/0: 35 records in the log and in the archive"]
 
 
-def test_a_repair_writes_again_what_is_lost_or_damaged_and_removes_what_no_commit_names(
+def test_a_repair_restores_lost_and_damaged_files_and_removes_unknown_ones(
     spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
 ) -> None:
     topic = cluster.new_topic(partitions=1)
@@ -93,10 +93,10 @@ def test_a_repair_writes_again_what_is_lost_or_damaged_and_removes_what_no_commi
     assert len(deep) == 3
     assert "its SHA-256 is not the one it was committed with" in "".join(deep)
     planned = act("repair", "--dry-run", fails=EXIT_FOUND)
-    assert "30 rows would be written again" in planned[-1]
+    assert "30 rows would be restored" in planned[-1]
     assert copy.exists()
     said = act("repair")
-    assert f"{topic}/0: 30 rows are written again from the topic: offsets" in said[4]
+    assert f"{topic}/0: 30 rows are restored from the topic: offsets" in said[4]
     assert values_of(spark, tmp_path) == before
     kept = [path.name for path in (tmp_path / "archive.state/removed").rglob("*.parquet")]
     assert sorted(kept) == sorted([flipped.name, cut.name, copy.name])
@@ -104,7 +104,7 @@ def test_a_repair_writes_again_what_is_lost_or_damaged_and_removes_what_no_commi
     assert act("repair")[-1] == "Nothing is lost or damaged."
 
 
-def test_what_no_topic_has_any_more_is_saved_from_damaged_files_or_reported(
+def test_rows_that_no_topic_has_are_saved_from_damaged_files_or_reported(
     spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
 ) -> None:
     topic = cluster.new_topic(partitions=1)
@@ -118,11 +118,11 @@ def test_what_no_topic_has_any_more_is_saved_from_damaged_files_or_reported(
     lost.unlink()
     flip(flipped, part=0.7)
     said = act("repair", fails=EXIT_FOUND)
-    [saved] = [line for line in said if "are written again from damaged files" in line]
+    [saved] = [line for line in said if "are restored from damaged files" in line]
     count = int(saved.split()[1])
     assert 0 < count < 5_000
     offsets = f"offsets 0 to 9, {10 + count} to 5009"
-    assert f"{topic}/0: {5_010 - count} rows cannot be had any more: {offsets}" in said
+    assert f"{topic}/0: {5_010 - count} rows cannot be restored: {offsets}" in said
     assert places(spark, tmp_path) == [(0, 10 + n) for n in range(count)]
     assert values_of(spark, tmp_path) == values[:count]
     [line] = act("reconcile", "--deep")

@@ -194,17 +194,14 @@ class ReconcileConfig(ArchiveConfig, BrokersConfig):
 
 
 class RepairConfig(ArchiveConfig, BrokersConfig):
-    """Writes again what lost and damaged files had, and reports what cannot be had any more. Reads
-    every file. Rows come from the topic, or else from the sound parts of damaged files, which are
-    moved to the state directory."""
+    """Restores the rows of lost and damaged files, and reports those that cannot be restored."""
 
     max_offsets: int = Field(default=5_000_000, ge=1, description="of one commit")
     dry_run: bool = Field(default=False, description="whether it only reports what is wrong")
 
 
 class ExpireConfig(ArchiveConfig):
-    """Removes the files of hours that ended before a time. `reconcile` knows about them, and
-    `backfill` does not archive their records again."""
+    """Removes the files of hours that ended before a time."""
 
     before: str = Field(description="hours that ended by then: a time as 2026-11-22T10:00 (UTC)")
     dry_run: bool = Field(default=False, description="whether it only reports what it would remove")

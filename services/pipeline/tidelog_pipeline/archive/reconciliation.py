@@ -154,7 +154,7 @@ def _epoch_problem(epoch: int, in_log: Counted | None, in_archive: Counted | Non
 
 
 def spans_text(spans: Sequence[Span]) -> str:
-    """All of them: which offsets cannot be had is not abridged."""
+    """All of them: the list of lost offsets is not abridged."""
     return ", ".join(_told(span) for span in spans)
 
 

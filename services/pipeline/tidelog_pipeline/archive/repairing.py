@@ -1,6 +1,7 @@
-"""`archive repair`: finds what is lost and damaged, and writes it again.
+"""`archive repair`: finds lost and damaged files, and restores their rows.
 
-Each step is a commit; after a crash the next repair continues.
+It reads every file. Rows come from the topic, or else from the sound pages of damaged files, which
+are moved to the state directory. Each step is a commit; after a crash the next repair continues.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Repairer:
         """Reports what there is to repair, and changes nothing. Whether the archive is sound."""
         found = self._look()
         for one in self._restorer.plan(found.missing):
-            self._tell_rows(one, "would be written again, if the topic has them")
+            self._tell_rows(one, "would be restored, if the topic has them")
             if one.lost is not None:
                 self._tell_lost(one.lost, ", unless damaged files have them")
         return found.is_sound
@@ -65,7 +66,7 @@ class Repairer:
         found = self._look()
         restored = self._restorer.restore(found.missing, (*sorted(found.damaged), *found.unknown))
         for one in restored:
-            self._tell_rows(one, "are written again from the topic")
+            self._tell_rows(one, "are restored from the topic")
         lost = [one.lost for one in restored if one.lost is not None]
         if lost:
             lost = self._salvage({one.log.topic for one in lost})
@@ -103,7 +104,7 @@ class Repairer:
         if rows is not None:
             written = self._writer.write_salvaged(rows)
             for one, count in rows_of_logs(written).items():
-                self._say(f"{one}: {count} rows are written again from damaged files")
+                self._say(f"{one}: {count} rows are restored from damaged files")
             missing = self._missing((), topics) if written else missing
         lost = self._restorer.lost(missing)
         for gone in lost:
@@ -116,8 +117,8 @@ class Repairer:
 
     def _tell_lost(self, lost: GoneRows, unless: str = "") -> None:
         offsets = spans_text(lost.offsets)
-        self._say(f"{lost.log}: {lost.rows} rows cannot be had any more{unless}: offsets {offsets}")
+        self._say(f"{lost.log}: {lost.rows} rows cannot be restored{unless}: offsets {offsets}")
 
 
-def restored_text(one: Restored, verb: str = "are written again") -> str:
+def restored_text(one: Restored, verb: str = "are restored") -> str:
     return f"{one.rows} rows {verb}: offsets {spans_text(one.offsets)}"
