@@ -82,9 +82,14 @@ def reconcile(
     for number in range(1, _ATTEMPTS + 1):
         seen = archive.seen()
         now = logs_now(bootstrap, {log.topic for log in seen.state.covered}, must_exist=False)
-        files = [file for file in seen.state.all_files if file.path in set(seen.files)]
+        there = set(seen.files)
+        files = [file for file in seen.state.all_files if file.path in there]
         wrong = damaged(spark, root, files) if deep else absent_or_cut(root, files)
-        looked = _Looked(seen, now, {**unreadable, **wrong})
+        if not wrong.keys() <= set(archive.load().paths) and number < _ATTEMPTS:
+            # A compaction has taken them away while they were read.
+            continue
+        known = {path: why for path, why in unreadable.items() if path in there}
+        looked = _Looked(seen, now, {**known, **wrong})
         try:
             return _reconciled(spark, archive, bootstrap, looked, deep=deep)
         except PySparkException:
@@ -120,7 +125,8 @@ def _reconciled(
     differing: Mapping[LogId, list[Difference]] = {}
     if deep:
         form = _form(archive)
-        differing = differences(spark, archive, form, bootstrap, looked.readable, compared)
+        root, before_ms = archive.directory.root, state.expired_before_ms
+        differing = differences(spark, root, form, bootstrap, looked.readable, compared, before_ms)
     full = _full_holes(bootstrap, state, now)
     reports = [
         report(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
-from tidelog_pipeline.archive.archive_log import ArchiveLog
 from tidelog_pipeline.archive.places import places
 from tidelog_pipeline.archive.reading import read_ranges_of_logs, without_expired
 from tidelog_pipeline.archive.reconciliation import Difference
@@ -30,11 +30,12 @@ Compared = Mapping[LogId, Collection[Span]]
 
 def differences(
     spark: SparkSession,
-    archive: ArchiveLog,
+    root: Path,
     form: ValueForm,
     bootstrap: str,
     paths: Collection[str],
     compared: Compared,
+    expired_before_ms: int,
 ) -> dict[LogId, list[Difference]]:
     """Rows that are in the archive and in the log, and are not the same. `paths`: of readable
     files; `compared`: offsets that both have. The first `MAX_DIFFERENCES` are found, of the first
@@ -43,11 +44,10 @@ def differences(
     in_log = _rows_of_log(spark, form, bootstrap, compared)
     if in_log is None:
         return {}
-    before_ms = archive.state.expired_before_ms
     schema = _as_read(in_log.schema)
-    in_files = places(spark, archive.directory.root, paths, schema)
+    in_files = places(spark, root, paths, schema)
     files, log = (
-        within_logs(without_expired(rows, before_ms), compared).select(
+        within_logs(without_expired(rows, expired_before_ms), compared).select(
             *_RECORD, _hash(schema).alias("hash")
         )
         for rows in (in_files, in_log)
