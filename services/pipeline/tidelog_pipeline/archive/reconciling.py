@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from tidelog.client.sync import SyncConsumer
@@ -26,7 +26,7 @@ from tidelog_pipeline.archive.reconciliation import (
     holes,
     report,
 )
-from tidelog_pipeline.archive.span_join import with_topic_id, within_logs
+from tidelog_pipeline.archive.span_join import is_within_logs, with_topic_id
 from tidelog_pipeline.archive.spans import LogId, Span
 from tidelog_pipeline.archive.value_comparison import differences
 from tidelog_pipeline.archive.value_form import ValueForm, form_from_json
@@ -160,13 +160,17 @@ def _files(places: DataFrame) -> dict[LogId, InFiles]:
 def _counts(places: DataFrame, compared: _Compared) -> _Counts:
     found: dict[LogId, dict[int, Counted]] = {}
     groups = (
-        within_logs(places, compared)
+        places.where(_is_compared(compared))
         .groupBy(*LOG_COLUMNS, "leader_epoch")
         .agg(sf.count("*"), sf.sum("offset"))
     )
     for *log, epoch, rows, offsets in groups.collect():
         found.setdefault(LogId(*log), {})[epoch] = Counted(rows, offsets)
     return found
+
+
+def _is_compared(compared: _Compared) -> Column:
+    return is_within_logs(SparkSession.active(), compared)
 
 
 def _counted_in_log(

@@ -1,7 +1,7 @@
 """Filters rows by spans of offsets, of any number of partitions and leader epochs.
 
-The spans are a table that is joined: a condition with one term for each span would overflow the
-stack of Spark's optimizer at a few hundred terms.
+The spans are a table, which Spark joins: a condition with one term for each span would overflow the
+stack of its optimizer at a few hundred terms.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from tidelog_pipeline.archive.commits import Archived
@@ -32,10 +32,14 @@ _IN_LOG = ("topic", "partition", "leader_epoch")
 _SpanRow = tuple[str, int, int, int] | tuple[str, int, int, int, int]
 
 
-def within_logs(frame: DataFrame, spans: Mapping[LogId, Iterable[Span]]) -> DataFrame:
-    """The rows whose offset is in a span of their log. `frame` has `topic_id` and `partition`."""
+def is_within_logs(spark: SparkSession, spans: Mapping[LogId, Iterable[Span]]) -> Column:
+    """Whether a row, which has `topic_id` and `partition`, has an offset in a span of its log."""
     rows = [(log.topic_id, log.partition, *s) for log, of_log in spans.items() for s in of_log]
-    return _joined(frame, ("topic_id", "partition"), rows, "left_semi")
+    return _is_in_span(spark, _IN_FILES[:2], rows)
+
+
+def within_logs(frame: DataFrame, spans: Mapping[LogId, Iterable[Span]]) -> DataFrame:
+    return frame.where(is_within_logs(frame.sparkSession, spans))
 
 
 def only_archived(frame: DataFrame, archived: Iterable[Archived]) -> DataFrame:
@@ -43,13 +47,13 @@ def only_archived(frame: DataFrame, archived: Iterable[Archived]) -> DataFrame:
     topics have to be those of the records."""
     by_id = "topic_id" in frame.columns
     key = _IN_FILES if by_id else _IN_LOG
-    return _joined(frame, key, _records(archived, by_id=by_id), "left_semi")
+    return frame.where(_is_in_span(frame.sparkSession, key, _records(archived, by_id=by_id)))
 
 
 def without_archived(frame: DataFrame, archived: Iterable[Archived]) -> DataFrame:
     """The rows of the data source that are not among these records of the same topics."""
     rows = _records(archived, by_id=False)
-    return _joined(frame, _IN_LOG, rows, "left_anti") if rows else frame
+    return frame.where(~_is_in_span(frame.sparkSession, _IN_LOG, rows)) if rows else frame
 
 
 def with_topic_id(frame: DataFrame, topic_ids: Mapping[str, str]) -> DataFrame:
@@ -69,14 +73,14 @@ def _records(archived: Iterable[Archived], *, by_id: bool) -> list[_SpanRow]:
     ]
 
 
-def _joined(
-    frame: DataFrame, key: tuple[str, ...], rows: Sequence[_SpanRow], how: str
-) -> DataFrame:
+def _is_in_span(spark: SparkSession, key: tuple[str, ...], rows: Sequence[_SpanRow]) -> Column:
+    """A subquery, which Spark plans as a join with a broadcast table."""
     types = {**{f"__{name}": _TYPES[name] for name in key}, _FIRST: pa.int64(), _END: pa.int64()}
     columns = zip(*rows, strict=True) if rows else ((),) * len(types)
     arrays = [pa.array(c, kind) for c, kind in zip(columns, types.values(), strict=True)]
-    spans = frame.sparkSession.createDataFrame(pa.table(arrays, names=list(types)))
-    is_within = (frame["offset"] >= spans[_FIRST]) & (frame["offset"] < spans[_END])
+    spans = spark.createDataFrame(pa.table(arrays, names=list(types)))
+    offset = sf.col("offset").outer()
+    is_same = (offset >= sf.col(_FIRST)) & (offset < sf.col(_END))
     for name in key:
-        is_within &= frame[name] == spans[f"__{name}"]
-    return frame.join(sf.broadcast(spans), is_within, how)
+        is_same &= sf.col(name).outer() == sf.col(f"__{name}")
+    return sf.broadcast(spans).where(is_same).exists()
