@@ -208,7 +208,7 @@ async def broker_scrapes(directory: Path) -> list[Measured]:
     for number in range(TOPICS):
         metrics.requests.topic(f"topic-{number}")
     judges = Judges(lambda _: True, lambda _: True)
-    vitals = BrokerVitals(lambda: True, lambda: True, {}, judges, no_disk, CrowdedOut, int, {})
+    vitals = BrokerVitals(lambda: True, lambda: True, {}, judges, no_disk, CrowdedOut, int, {}, int)
     figures = BrokerCollector(replicas, vitals, CLOCK)
     broker = MeasuredBroker(_measured_store(state_changes), figures)
     collect: Collect = partial(metrics.collect, broker)

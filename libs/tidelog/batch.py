@@ -18,6 +18,9 @@ from tidelog.model import (
 )
 
 NO_SEQUENCE = -1
+# The codec of a batch whose records were damaged on the last disk that held them. Its `records`
+# are the damaged bytes, or a part of them: followers copy it, consumers are never sent it.
+DAMAGED_CODEC = 255
 # A RecordBatch with one record that has neither key nor value: value_lengths = [-1].
 _FENCE_RECORDS = b"\x22\x01\x01"
 
@@ -92,6 +95,35 @@ def new_fence(producer_id: int, producer_epoch: int, now_ms: int) -> Batch:
 def is_fence(header: BatchHeader) -> bool:
     """Whether readers skip the batch."""
     return header.base_sequence == NO_SEQUENCE and header.producer_id != NO_PRODUCER_ID
+
+
+def new_damaged_batch(
+    data: bytes, *, first_offset: int, next_offset: int, leader_epoch: int, append_time_ms: int
+) -> Batch:
+    """A batch in place of those from `first_offset` to `next_offset`, which cannot be read."""
+    header = BatchHeader(
+        base_offset=first_offset,
+        leader_epoch=leader_epoch,
+        append_time_ms=append_time_ms,
+        broker_crc32c=0,
+        crc32c=0,
+        codec=DAMAGED_CODEC,
+        record_count=next_offset - first_offset,
+        base_timestamp_ms=append_time_ms,
+        max_timestamp_ms=append_time_ms,
+        producer_id=NO_PRODUCER_ID,
+        producer_epoch=NO_EPOCH,
+        base_sequence=NO_SEQUENCE,
+    )
+    batch = Batch(header._replace(crc32c=producer_crc32c(header, data)), data)
+    return stamp(
+        batch, base_offset=first_offset, leader_epoch=leader_epoch, append_time_ms=append_time_ms
+    )
+
+
+def is_damaged(header: BatchHeader) -> bool:
+    """Whether the records of the batch are lost."""
+    return header.codec == DAMAGED_CODEC
 
 
 def stamp(batch: Batch, *, base_offset: int, leader_epoch: int, append_time_ms: int) -> Batch:

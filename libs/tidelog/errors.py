@@ -14,7 +14,7 @@ from __future__ import annotations
 import enum
 from typing import Any, ClassVar, Self
 
-from tidelog.model import LeaderHint
+from tidelog.model import NO_OFFSET, LeaderHint
 
 
 class ErrorCode(enum.IntEnum):
@@ -42,6 +42,7 @@ class ErrorCode(enum.IntEnum):
     FENCED_PRODUCER_EPOCH = 35
     UNKNOWN_PRODUCER_ID = 36
     INVALID_TIMESTAMP = 37
+    RECORDS_DAMAGED = 38
     STORAGE_ERROR = 40
     INVALID_TOPIC_NAME = 50
     TOPIC_ALREADY_EXISTS = 51
@@ -264,6 +265,24 @@ class UnknownProducerError(TidelogError, code=ErrorCode.UNKNOWN_PRODUCER_ID):
 
 class InvalidTimestampError(TidelogError, code=ErrorCode.INVALID_TIMESTAMP):
     """A timestamp lies too far ahead of the leader's clock."""
+
+
+class RecordsDamagedError(TidelogError, code=ErrorCode.RECORDS_DAMAGED):
+    """The records from `first_offset` up to, but not including, `next_offset` were damaged on the
+    last disk that held them. All others can be read."""
+
+    def __init__(
+        self,
+        code: ErrorCode,
+        message: str,
+        leader: LeaderHint | None = None,
+        *,
+        first_offset: int = NO_OFFSET,
+        next_offset: int = NO_OFFSET,
+    ) -> None:
+        super().__init__(code, message, leader)
+        self.first_offset = first_offset
+        self.next_offset = next_offset
 
 
 class StorageError(TidelogError, code=ErrorCode.STORAGE_ERROR):

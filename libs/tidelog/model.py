@@ -28,6 +28,13 @@ class Codec(enum.IntEnum):
     ZSTD = 3
 
 
+class OnDamage(enum.Enum):
+    """What a consumer does at records that were damaged on the last disk that held them."""
+
+    RAISE = "raise"
+    SKIP = "skip"
+
+
 class Acks(enum.IntEnum):
     """When a produced batch is answered. The values are those of the wire."""
 

@@ -23,7 +23,7 @@ from tidelog.cli.session import (
     session_of,
 )
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.model import MAX_INT32, OffsetPosition, Record, TopicPartition
+from tidelog.model import MAX_INT32, OffsetPosition, OnDamage, Record, TopicPartition
 
 if TYPE_CHECKING:
     from tidelog.client import Consumer
@@ -46,6 +46,7 @@ class ConsumeRequest:
     record_format: RecordFormat
     key_separator: bytes | None
     timeout_ms: int
+    on_damage: OnDamage = OnDamage.RAISE
 
 
 _FormatOption = Annotated[
@@ -102,6 +103,14 @@ def consume(
     ] = False,
     record_format: _FormatOption = RecordFormat.VALUE,
     key_separator: _KeySeparatorOption = None,
+    on_damage: Annotated[
+        OnDamage,
+        typer.Option(
+            "--on-damage",
+            help="At records that the last disk which held them has damaged: fail, or skip them "
+            "with a warning.",
+        ),
+    ] = OnDamage.RAISE,
     timeout: _TimeoutOption = 30.0,
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
@@ -124,13 +133,16 @@ def consume(
         RecordFormat.JSON if session.as_json else record_format,
         separator_from(key_separator),
         round(timeout * 1000),
+        on_damage,
     )
     # Nobody who follows a topic ends it otherwise than by Ctrl-C.
     session.run(lambda: _consume(session, request), when_interrupted=ExitStatus.DONE, streams=True)
 
 
 async def _consume(session: Session, request: ConsumeRequest) -> None:
-    async with await session.consumer(offsets_timeout_ms=request.timeout_ms) as consumer:
+    async with await session.consumer(
+        offsets_timeout_ms=request.timeout_ms, on_damage=request.on_damage
+    ) as consumer:
         partitions = await consumer.partitions_of(request.topic)
         if request.partitions:
             partitions = [TopicPartition(request.topic, number) for number in request.partitions]

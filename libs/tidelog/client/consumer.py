@@ -46,7 +46,7 @@ from tidelog.client.record_epochs import RecordEpoch, RecordEpochs
 from tidelog.client.retry import DEFAULT_MAX_BACKOFF_MS, DEFAULT_MIN_BACKOFF_MS, Backoff
 from tidelog.client.unclean_elections import UncleanElection
 from tidelog.errors import InvalidArgumentError
-from tidelog.model import NO_EPOCH, NO_OFFSET, OffsetPosition, Record, TopicPartition
+from tidelog.model import NO_EPOCH, NO_OFFSET, OffsetPosition, OnDamage, Record, TopicPartition
 from tidelog.rpc.trace_context import captured
 
 # What `poll` and `poll_batches` give at most, unless asked otherwise.
@@ -77,6 +77,7 @@ class _Growing(NamedTuple):
     max_bytes=positive,
     prefetch_bytes=positive,
     on_out_of_range=choice(OnOutOfRange),
+    on_damage=choice(OnDamage),
     offsets_timeout_ms=natural,
     on_unclean_election=function,
     metadata_max_age_ms=positive,
@@ -99,6 +100,9 @@ class Consumer:
       on after what was read: then the error is a `LogTruncatedError`, and a warning is
       logged in any case. Nothing is passed over. (After a seek nothing is known of what
       comes before, until the first record is read.)
+    - `on_damage`: "raise" raises `RecordsDamagedError` from `poll` at records that the last disk
+      which held them has damaged, until the consumer seeks; "skip" logs a warning and continues
+      behind them.
     - `offsets_timeout_ms`: how long leaders are asked for offsets before it is an error.
     - `on_unclean_election`: called, and a warning logged, once for each election after
       which records that were read may be gone.
@@ -115,6 +119,7 @@ class Consumer:
         max_bytes: int = 8 << 20,
         prefetch_bytes: int = 32 << 20,
         on_out_of_range: OnOutOfRange | str = OnOutOfRange.ERROR,
+        on_damage: OnDamage | str = OnDamage.RAISE,
         offsets_timeout_ms: int = 30_000,
         on_unclean_election: Callable[[UncleanElection], None] | None = None,
         metadata_max_age_ms: int = DEFAULT_METADATA_MAX_AGE_MS,
@@ -139,7 +144,10 @@ class Consumer:
         self._finder = OffsetFinder(asker)
         self._epochs = RecordEpochs(asker)
         self._state = FetchState(
-            backoff, prefetch_bytes=prefetch_bytes, on_out_of_range=OnOutOfRange(on_out_of_range)
+            backoff,
+            prefetch_bytes=prefetch_bytes,
+            on_out_of_range=OnOutOfRange(on_out_of_range),
+            on_damage=OnDamage(on_damage),
         )
         self._fetcher = Fetcher(
             self._state,

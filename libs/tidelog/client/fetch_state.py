@@ -17,8 +17,8 @@ from tidelog.client.assigned_partition import Assigned
 from tidelog.client.fetched_batch import FetchedBatch, OpenedBatch
 from tidelog.client.log_continuity import Found, LogTruncatedError
 from tidelog.client.retry import Backoff, Leader
-from tidelog.errors import STALE_METADATA, ErrorCode, TidelogError
-from tidelog.model import Batch, OffsetPosition, Record, TopicPartition
+from tidelog.errors import STALE_METADATA, ErrorCode, RecordsDamagedError, TidelogError
+from tidelog.model import Batch, OffsetPosition, OnDamage, Record, TopicPartition
 from tidelog.request_bounds import MAX_FETCH_PARTITIONS
 
 # A leader is asked at most this many fetches at once; partitions that join while a fetch
@@ -82,14 +82,21 @@ class FetchState:
     which is always whole)."""
 
     def __init__(
-        self, backoff: Backoff, *, prefetch_bytes: int, on_out_of_range: OnOutOfRange
+        self,
+        backoff: Backoff,
+        *,
+        prefetch_bytes: int,
+        on_out_of_range: OnOutOfRange,
+        on_damage: OnDamage = OnDamage.RAISE,
     ) -> None:
         self._backoff = backoff
         self._prefetch_bytes = prefetch_bytes
         self._on_out_of_range = on_out_of_range
         self._assigned: dict[TopicPartition, Assigned] = {}
         self._fetches: dict[int, int] = {}
+        self._on_damage = on_damage
         self._truncations: list[LogTruncatedError] = []
+        self._skipped: list[RecordsDamagedError] = []
         # Whose first batch is to be opened off the event loop before more records are taken.
         self.costly: Assigned | None = None
 
@@ -256,6 +263,11 @@ class FetchState:
         found, self._truncations = self._truncations, []
         return found
 
+    def take_skipped(self) -> list[RecordsDamagedError]:
+        """Damaged records that were skipped since the last call."""
+        found, self._skipped = self._skipped, []
+        return found
+
     def give_up(self, want: Want) -> None:
         """The leader hangs, and there is a newer one: what it answers yet is dropped."""
         assigned = want.assigned
@@ -295,11 +307,28 @@ class FetchState:
         if error.code is ErrorCode.OFFSET_OUT_OF_RANGE and answer is not None:
             self._out_of_range(assigned, want, leader, answer, error, now_ms)
             return
+        if isinstance(error, RecordsDamagedError):
+            self._damaged(assigned, want, error)
+            return
         assigned.route.failed(leader, now_ms, self._backoff, stale=stale)
         failing_ms = now_ms - assigned.failing_since_ms
         gone = error.code in _UNKNOWN_TOPIC and failing_ms >= UNKNOWN_TOPIC_TIMEOUT_MS
         if gone or not error.retriable:
             assigned.error = error
+
+    def _damaged(self, assigned: Assigned, want: Want, error: RecordsDamagedError) -> None:
+        assigned.route.succeeded()
+        if want.offset < assigned.fetch_offset:
+            # They were read while they were sound, so that there is nothing to compare.
+            assigned.continuity.forget()
+        elif self._on_damage is OnDamage.RAISE:
+            assigned.error = error
+        else:
+            assigned.continuity.forget()
+            assigned.fetch_offset = error.next_offset
+            if not assigned.buffered:
+                assigned.position = error.next_offset
+            self._skipped.append(error)
 
     def _out_of_range(
         self,

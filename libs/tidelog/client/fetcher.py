@@ -230,6 +230,8 @@ class Fetcher:
                 self._state.failed(want, leader, error, now_ms, stale=False, answer=fetched)
         for truncation in self._state.take_truncations():
             _log.warning("%s", truncation)
+        for skipped in self._state.take_skipped():
+            _log.warning("skipped: %s", skipped)
 
     def _all_failed(self, plan: FetchPlan, error: TidelogError, *, stale: bool) -> None:
         self._state.finish(plan)

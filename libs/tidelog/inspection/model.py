@@ -138,6 +138,12 @@ class FollowerState:
 
 
 @dataclass(frozen=True, slots=True)
+class DamagedOffsets:
+    first_offset: int
+    next_offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicaState:
     topic: str
     topic_id: str
@@ -158,6 +164,7 @@ class ReplicaState:
     follower: FollowerState | None = None
     moving: str = ""
     failed_leader_epoch: int = NOT_KNOWN
+    damaged: Sequence[DamagedOffsets] = ()
 
 
 @dataclass(frozen=True, slots=True)

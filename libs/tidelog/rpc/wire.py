@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import ErrorCode, RecordsDamagedError, TidelogError
 from tidelog.model import Batch, BatchHeader, LeaderHint
 from tidelog.v1 import broker_pb2, errors_pb2, record_batch_pb2
 
@@ -58,10 +58,16 @@ def error_to_wire(error: TidelogError) -> errors_pb2.Error:
             leader_epoch=error.leader.leader_epoch,
             address=error.leader.address,
         )
+    damaged = None
+    if isinstance(error, RecordsDamagedError):
+        damaged = errors_pb2.DamagedRecords(
+            first_offset=error.first_offset, next_offset=error.next_offset
+        )
     return errors_pb2.Error(
         code=error.code.value,  # type: ignore[arg-type]  # the enums have equal values
         message=error.message,
         leader=leader,
+        damaged=damaged,
     )
 
 
@@ -71,6 +77,13 @@ def error_from_wire(wire: errors_pb2.Error) -> TidelogError:
         code = ErrorCode(wire.code)
     except ValueError:
         code = ErrorCode.INTERNAL
+    if code is ErrorCode.RECORDS_DAMAGED and wire.HasField("damaged"):
+        return RecordsDamagedError(
+            code,
+            wire.message,
+            first_offset=wire.damaged.first_offset,
+            next_offset=wire.damaged.next_offset,
+        )
     leader = None
     if wire.HasField("leader"):
         leader = LeaderHint(wire.leader.broker_id, wire.leader.leader_epoch, wire.leader.address)

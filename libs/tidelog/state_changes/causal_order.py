@@ -18,6 +18,7 @@ _NOTICED = frozenset(
         Kind.TRUNCATION,
         Kind.REPLICA_DAMAGED,
         Kind.REPLICA_REPAIRED,
+        Kind.BATCH_DAMAGED,
         Kind.DISK_REFUSED,
         Kind.DISK_TAKES_AGAIN,
         Kind.HW_STALLED,

@@ -56,6 +56,7 @@ class Kind(enum.Enum):
     TRUNCATION = "truncation"
     REPLICA_DAMAGED = "replica_damaged"
     REPLICA_REPAIRED = "replica_repaired"
+    BATCH_DAMAGED = "batch_damaged"  # unreadable; no other replica can send it again
     DISK_REFUSED = "disk_refused"  # no room, or a file that may not grow
     DISK_TAKES_AGAIN = "disk_takes_again"
     HW_STALLED = "hw_stalled"

@@ -52,6 +52,7 @@ _PARTITION_KINDS = frozenset(
         Kind.TRUNCATION,
         Kind.REPLICA_DAMAGED,
         Kind.REPLICA_REPAIRED,
+        Kind.BATCH_DAMAGED,
         Kind.DISK_REFUSED,
         Kind.DISK_TAKES_AGAIN,
         Kind.HW_STALLED,

@@ -92,6 +92,10 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """Not retriable. A batch has a timestamp that lies further ahead of the leader's clock than the
     topic's timestamp_max_ahead_ms allows; nothing was appended.
     """
+    ERROR_CODE_RECORDS_DAMAGED: _ErrorCode.ValueType  # 38
+    """Not retriable. The records at the offset were damaged on the last disk that held them;
+    `damaged` has their range. All others can be read: continue at its end.
+    """
     ERROR_CODE_STORAGE_ERROR: _ErrorCode.ValueType  # 40
     """Retriable. The disk refused: full, failing or gone. Nothing was appended."""
     ERROR_CODE_INVALID_TOPIC_NAME: _ErrorCode.ValueType  # 50
@@ -228,6 +232,10 @@ ERROR_CODE_INVALID_TIMESTAMP: ErrorCode.ValueType  # 37
 """Not retriable. A batch has a timestamp that lies further ahead of the leader's clock than the
 topic's timestamp_max_ahead_ms allows; nothing was appended.
 """
+ERROR_CODE_RECORDS_DAMAGED: ErrorCode.ValueType  # 38
+"""Not retriable. The records at the offset were damaged on the last disk that held them;
+`damaged` has their range. All others can be read: continue at its end.
+"""
 ERROR_CODE_STORAGE_ERROR: ErrorCode.ValueType  # 40
 """Retriable. The disk refused: full, failing or gone. Nothing was appended."""
 ERROR_CODE_INVALID_TOPIC_NAME: ErrorCode.ValueType  # 50
@@ -297,6 +305,7 @@ class Error(_message.Message):
     CODE_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     LEADER_FIELD_NUMBER: _builtins.int
+    DAMAGED_FIELD_NUMBER: _builtins.int
     code: Global___ErrorCode.ValueType
     """For a program; one that it does not know counts as ERROR_CODE_INTERNAL."""
     message: _builtins.str
@@ -305,20 +314,51 @@ class Error(_message.Message):
     def leader(self) -> Global___LeaderHint:
         """Set with NOT_LEADER alone, in answers to clients, where the leader is known."""
 
+    @_builtins.property
+    def damaged(self) -> Global___DamagedRecords:
+        """Set with RECORDS_DAMAGED alone."""
+
     def __init__(
         self,
         *,
         code: Global___ErrorCode.ValueType = ...,
         message: _builtins.str = ...,
         leader: Global___LeaderHint | None = ...,
+        damaged: Global___DamagedRecords | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["leader", b"leader"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["damaged", b"damaged", "leader", b"leader"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "leader", b"leader", "message", b"message"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "damaged", b"damaged", "leader", b"leader", "message", b"message"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Error: _TypeAlias = Error  # noqa: Y015
+
+@_typing.final
+class DamagedRecords(_message.Message):
+    """Records that cannot be read any more."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIRST_OFFSET_FIELD_NUMBER: _builtins.int
+    NEXT_OFFSET_FIELD_NUMBER: _builtins.int
+    first_offset: _builtins.int
+    """The first of them."""
+    next_offset: _builtins.int
+    """The offset after the last of them."""
+    def __init__(
+        self,
+        *,
+        first_offset: _builtins.int = ...,
+        next_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_offset", b"first_offset", "next_offset", b"next_offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DamagedRecords: _TypeAlias = DamagedRecords  # noqa: Y015
 
 @_typing.final
 class LeaderHint(_message.Message):

@@ -53,6 +53,7 @@ _UNWELCOME = frozenset(
         Kind.UNCLEAN_ELECTION,
         Kind.LEADER_LOST,
         Kind.REPLICA_DAMAGED,
+        Kind.BATCH_DAMAGED,
         Kind.DISK_REFUSED,
         Kind.HW_STALLED,
         Kind.RESIGNATION,

@@ -82,6 +82,9 @@ MEANINGS: Mapping[ErrorCode, Meaning] = {
     ErrorCode.INVALID_TIMESTAMP: _invalid(
         "Send milliseconds since 1970 (UTC), or raise the topic's timestamp_max_ahead_ms."
     ),
+    ErrorCode.RECORDS_DAMAGED: Meaning(
+        HTTPStatus.GONE, "DATA_LOSS", "Read on from the offset that the message names."
+    ),
     ErrorCode.STORAGE_ERROR: unavailable("Look at the disk of the broker that is named."),
     ErrorCode.INVALID_TOPIC_NAME: _invalid("Choose a name as the message describes."),
     ErrorCode.TOPIC_ALREADY_EXISTS: _conflict(

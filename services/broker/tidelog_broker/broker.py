@@ -23,6 +23,7 @@ from tidelog.model import TopicPartition
 from tidelog.state_changes.event import Cause, Change, Detail, Kind, Stage
 from tidelog_broker.background import Faults, RunBlocking, first_of, retry_pause
 from tidelog_broker.config import BrokerConfig
+from tidelog_broker.damage.other_replicas import OtherReplicas
 from tidelog_broker.damage.replica_repair import ReplicaRepair
 from tidelog_broker.damage.resignations import Resignations
 from tidelog_broker.damage.stray_check import StrayCheck
@@ -188,6 +189,7 @@ class Broker:
             config.replica_lag_time_max_ms // 2, config.broker_id, state_changes
         )
         self._maintenance = self._new_maintenance(clock)
+        self._others = OtherReplicas(self.cache, config.broker_id)
         self._repair = self._new_repair(clock)
         self.inspection = self._new_inspection(clock, look_at_disk)
         self.inspection.rejections = self.produce.rejections
@@ -196,6 +198,7 @@ class Broker:
         self.figures = self._new_figures(clock)
         self.manager.replica_lag_max_bytes = config.replica_lag_max_bytes
         self.manager.on_failure = self._repair.failed
+        self.manager.on_following = self._repair.heal
         # What a controller rests on the store has, or it is another (interleaving 18).
         self.manager.on_store_revision = self.store.heard_of
         self.manager.on_full_state = self.start.count
@@ -247,6 +250,7 @@ class Broker:
             self._maintenance.checkpoint,
             broker_id,
             self.state_changes,
+            self._others,
         )
 
     def _new_inspection(self, clock: Clock, look_at_disk: LookAtDisk) -> BrokerInspection:
@@ -262,6 +266,7 @@ class Broker:
                 self.consumer_fetch,
                 self._high_watermarks,
                 clock,
+                self._logs.damaged_batches,
             ),
             clock,
             self.state_changes,
@@ -293,6 +298,7 @@ class Broker:
             self.inspection.disk_use,
             lambda: self._maintenance.crowded_out,
             self._move_throttle.sent_bytes,
+            lambda: self._logs.damaged_batches.count,
         )
         return BrokerCollector(self.manager, vitals, clock)
 
@@ -447,15 +453,23 @@ class Broker:
         self._start("disk-reports", disk_reports.run())
         self._start("producer-ids", self.producer_ids.keep_stocked(self._rng))
         self._start("repairs", self._repair.repair_resigned())
+        self._start("batch-sealer", self._repair.seal_only_copies())
         self._registering = self._start("registration", registration.run())
 
     async def _resign_damaged(self) -> None:
         """Whoever is registered may be elected; and the checkpoints that tell of the damage
         are written anew only afterwards."""
+        sole = [
+            replica
+            for replica in self._damaged
+            if replica.unless_sole and self._others.are_none(replica.key, replica.name)
+        ]
+        self._repair.keep_only_copies(sole)
         damaged = [
             replica
             for replica in self._damaged
-            if (not replica.if_synced or self._is_synced(replica.name))
+            if replica not in sole
+            and (not replica.if_synced or self._is_synced(replica.name))
             and (not replica.if_others or self._others_stand_for(replica.name))
         ]
         await self._repair.resign_found(damaged)

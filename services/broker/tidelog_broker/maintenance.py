@@ -184,6 +184,7 @@ class Maintenance:
             await asyncio.sleep(interval_ms / 1000)
             try:
                 await self._sweep(stray_retention_ms)
+                await self._run_blocking(self._logs.damaged_batches.sweep)
             except OSError as error:
                 _log.error("sweep_failed", why=str(error))
 

@@ -12,8 +12,8 @@ from tidelog.client.fetch_state import (
     OnOutOfRange,
 )
 from tidelog.client.retry import Backoff, Leader
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.model import FIRST_NAMED_PRODUCER_ID, Batch, OffsetPosition, TopicPartition
+from tidelog.errors import ErrorCode, RecordsDamagedError, TidelogError
+from tidelog.model import FIRST_NAMED_PRODUCER_ID, Batch, OffsetPosition, OnDamage, TopicPartition
 from tidelog.record_batch import encode
 
 P0, P1 = TopicPartition("sea", 0), TopicPartition("sea", 1)
@@ -29,11 +29,17 @@ def batch(offset: int, epoch: int = 1, count: int = 2) -> Batch:
 class Bench:
     policy: OnOutOfRange = OnOutOfRange.ERROR
     epoch: int = 1
+    on_damage: OnDamage = OnDamage.RAISE
     state: FetchState = field(init=False)
 
     def __post_init__(self) -> None:
         backoff = Backoff(random.Random(1), 50, 50)
-        self.state = FetchState(backoff, prefetch_bytes=1000, on_out_of_range=self.policy)
+        self.state = FetchState(
+            backoff,
+            prefetch_bytes=1000,
+            on_out_of_range=self.policy,
+            on_damage=self.on_damage,
+        )
         self.state.assign([P0], OffsetPosition.EARLIEST)
         self.assigned.seek(15)
 
@@ -52,6 +58,15 @@ class Bench:
         self.state.finish(plan)
         for want, leader in plan.wants:
             self.state.received(want, leader, Fetched(epoch, 99, 0, batches), 0)
+
+    def damaged(self, plan: FetchPlan) -> None:
+        """The leader cannot read offsets 15 to 19."""
+        self.state.finish(plan)
+        error = RecordsDamagedError(
+            ErrorCode.RECORDS_DAMAGED, "damaged", first_offset=15, next_offset=20
+        )
+        for want, leader in plan.wants:
+            self.state.failed(want, leader, error, 0, stale=False, answer=Fetched(1, 99, 0, ()))
 
     def out_of_range(self, plan: FetchPlan, *, epoch: int, now_ms: int = 0) -> None:
         self.state.finish(plan)
@@ -169,3 +184,36 @@ def test_the_fence_of_a_producer_is_no_batch_either() -> None:
     bench.receive(bench.plan(), fence(15), batch(16), fence(18))
     assert [taken.first_offset for taken in bench.state.take_batches(10)] == [16]
     assert bench.assigned.position == 19
+
+
+def test_damaged_records_are_an_error_with_their_offsets_until_the_consumer_seeks() -> None:
+    bench = Bench()
+    bench.damaged(bench.plan())
+    with pytest.raises(RecordsDamagedError) as damaged:
+        bench.state.take_records(10)
+    assert (damaged.value.first_offset, damaged.value.next_offset) == (15, 20)
+    assert bench.state.plan(0, bench.leader) == []
+    bench.assigned.seek(damaged.value.next_offset)
+    bench.receive(bench.plan(), batch(20))
+    assert [r.offset for r in bench.state.take_records(10)] == [20, 21]
+
+
+def test_damaged_records_are_skipped_where_that_is_configured() -> None:
+    bench = Bench(on_damage=OnDamage.SKIP)
+    bench.damaged(bench.plan())
+    assert bench.state.take_records(10) == []
+    assert bench.assigned.position == 20
+    bench.receive(bench.plan(), batch(20))
+    assert [r.offset for r in bench.state.take_records(10)] == [20, 21]
+    assert [error.next_offset for error in bench.state.take_skipped()] == [20]
+    assert bench.state.take_skipped() == []
+
+
+def test_what_was_read_before_the_damaged_records_is_handed_out_first() -> None:
+    bench = Bench()
+    bench.assigned.seek(13)
+    bench.receive(bench.plan(), batch(13))
+    bench.damaged(bench.plan())
+    assert [r.offset for r in bench.state.take_records(10)] == [13, 14]
+    with pytest.raises(RecordsDamagedError):
+        bench.state.take_records(10)

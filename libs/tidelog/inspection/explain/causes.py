@@ -57,6 +57,7 @@ REPLICA_CUT_OFF = "replica_cut_off"
 DISK_FULL = "disk_full"
 DISK_ERROR = "disk_error"
 REPLICA_CORRUPT = "replica_corrupt"
+RECORDS_DAMAGED = "records_damaged"  # on the last disk that held them
 # About control and the store.
 COMMAND_OVERDUE = "command_overdue"
 COMMAND_BACKLOG = "command_backlog"
@@ -92,6 +93,7 @@ ORDER = (
     OPEN_FILES,
     MEMORY_SHORT,
     CPU_STARVED,
+    RECORDS_DAMAGED,
     REPLICA_CUT_OFF,
     REPLICA_SLOW,
     REPLICA_CATCHING_UP,

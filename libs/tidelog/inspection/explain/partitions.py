@@ -42,6 +42,7 @@ def symptoms(view: ClusterView) -> Iterator[Symptom]:
         else:
             yield from _of_led(view, key)
     yield from _failures(view)
+    yield from _damaged_records(view)
 
 
 def _of_led(view: ClusterView, key: PartitionKeyState) -> Iterator[Symptom]:
@@ -417,3 +418,34 @@ def _failing_leadership(
         )
         return causes.LEADERSHIP_LEFT, replace(reason, evidence=(line, *reason.evidence))
     return causes.TAKES_NO_RECORDS, reason
+
+
+def _damaged_records(view: ClusterView) -> Iterator[Symptom]:
+    """Records that no replica can read any more."""
+    for broker_id in sorted(view.brokers):
+        broker = view.brokers[broker_id].broker
+        assert broker is not None
+        for replica in broker.replicas:
+            if not replica.damaged:
+                continue
+            name = TopicPartition(replica.topic, replica.partition)
+            stretches = listed(f"{d.first_offset} to {d.next_offset - 1}" for d in replica.damaged)
+            yield Symptom(
+                causes.RECORDS_DAMAGED,
+                causes.CRITICAL,
+                name,
+                f"records of {name} at offsets {stretches} cannot be read: the disk of broker "
+                f"{broker_id}, the last that held them, damaged them",
+                f"have records that the disk of broker {broker_id}, the last that held them, "
+                "damaged",
+                "Check that disk. Restore the records from a backup or an archive, or let "
+                f"consumers skip them (tidelog consume {name.topic} --on-damage skip, "
+                'Consumer(on_damage="skip")). The bytes that were found are in evidence/ in the '
+                f"data_dir of broker {broker_id}.",
+                (
+                    f"{name}: broker-{broker_id} says: offsets {stretches} are damaged; all others "
+                    f"from {replica.log_start_offset} to {replica.log_end_offset - 1} can be read",
+                ),
+                (),
+                broker_id,
+            )

@@ -291,6 +291,13 @@ CROWDED_OUT = counter(
     labels=("last_write",),
     series=[(age,) for age in LAST_WRITES],
 )
+DAMAGED_BATCHES = gauge(
+    "tidelog_damaged_batches",
+    "Stretches of records that this broker's disk damaged and that no other replica could send "
+    "again; they cannot be read.",
+    "Run `tidelog explain`, which names their offsets. Check the disk; restore the records from a "
+    "backup, or let consumers skip them (on_damage).",
+)
 PRODUCER_NAMES = gauge(
     "tidelog_named_producers",
     "Names of producers in the cluster, as this broker knows it; each takes room in etcd, in every "
@@ -387,6 +394,7 @@ BROKER_METRICS = (
     TOPIC_BYTES,
     TOPIC_RECORDS,
     CROWDED_OUT,
+    DAMAGED_BATCHES,
     PRODUCER_NAMES,
     WAITING_CONSUMERS,
     LOG_SIZE,

@@ -111,7 +111,8 @@ REQUESTS_REFUSED = counter(
 CLIENT_REQUESTS = gauge(
     "tidelog_client_requests",
     "Requests of clients that the service is answering, long polls among them.",
-    "Above three quarters of max_client_requests look for clients that open a consumer for each task.",
+    "Above three quarters of max_client_requests look for clients that open a consumer for each "
+    "task.",
 )
 CLIENT_REJECTIONS = counter(
     "tidelog_client_rejected_requests_total",

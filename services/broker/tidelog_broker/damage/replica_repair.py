@@ -20,11 +20,14 @@ import structlog
 from tidelog.model import NO_EPOCH, TopicPartition
 from tidelog.state_changes.event import NO_REVISION, Cause, Detail, Kind, Stage
 from tidelog_broker.background import RunBlocking
+from tidelog_broker.damage.batch_sealer import BatchSealer
+from tidelog_broker.damage.other_replicas import OtherReplicas
 from tidelog_broker.damage.resignations import Resignations
 from tidelog_broker.log.errors import LogCorruptError, LogError, LogFailedError
 from tidelog_broker.log.log import Log
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.storage.damaged_batches import OffsetRange
 from tidelog_broker.storage.log_directory import DamagedReplica, LogDirectory
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.metadata.store import StoreRolledBackError
@@ -89,6 +92,7 @@ class ReplicaRepair:
         checkpoint: Callable[[], object],
         broker_id: int,
         state_changes: StateChangeLog,
+        others: OtherReplicas,
     ) -> None:
         self._logs = logs
         self._replicas = replicas
@@ -99,6 +103,8 @@ class ReplicaRepair:
         self._checkpoint = checkpoint
         self._broker_id = broker_id
         self._state_changes = state_changes
+        self._others = others
+        self._sealer = BatchSealer(logs, run_blocking, self._seal_failed, self._seal_ended)
         # All bounded by the number of replicas.
         self._failed: dict[ReplicaKey, str] = {}
         self._damages: dict[ReplicaKey, Damage] = {}
@@ -113,6 +119,55 @@ class ReplicaRepair:
         """A replica's log has failed, or what it holds is damaged."""
         if self._logs.is_out(key) or self._logs.log_of(key) is None:
             return
+        if isinstance(error, LogCorruptError) and self._is_only_copy(key):
+            self._sealer.begin(key, error)
+            return
+        self._take_out(key, error)
+
+    def _is_only_copy(self, key: ReplicaKey) -> bool:
+        log = self._logs.log_of(key)
+        is_usable = log is not None and log.failed is None and not log.closed
+        return is_usable and self._others.are_none(key, self._logs.name_of(key))
+
+    def _seal_failed(self, key: ReplicaKey, error: LogError) -> None:
+        """What is wrong is more than single batches, or the disk does not take it."""
+        if not self._logs.is_out(key) and self._logs.log_of(key) is not None:
+            self._take_out(key, error)
+
+    def _seal_ended(self, key: ReplicaKey, ranges: Sequence[OffsetRange], why: str) -> None:
+        for found in ranges:
+            self._batch_damaged(key, found, why)
+
+    def _batch_damaged(self, key: ReplicaKey, found: OffsetRange, why: str) -> None:
+        self._state_changes.tell(
+            Kind.BATCH_DAMAGED,
+            Stage.FAILED,
+            cause=Cause.CORRUPT,
+            name=self._logs.name_of(key),
+            topic_id=key.topic_id,
+            broker=self._broker_id,
+            broker_epoch=self._replicas.broker_epoch,
+            details={**found._asdict(), "why": why},
+        )
+
+    async def seal_only_copies(self) -> None:
+        """Makes damaged batches unreadable that no other replica has."""
+        await self._sealer.run()
+
+    def heal(self, key: ReplicaKey) -> None:
+        """Another replica leads now: what is unreadable here is copied from it."""
+        ranges = self._logs.damaged_batches.of(key)
+        log = self._logs.log_of(key)
+        if not ranges or log is None or self._logs.is_out(key):
+            return
+        first = ranges[0]
+        why = (
+            f"offsets {first.first_offset} to {first.next_offset - 1} are unreadable here; they "
+            "are copied from the leader"
+        )
+        self._take_out(key, LogCorruptError(log.directory, 0, why))
+
+    def _take_out(self, key: ReplicaKey, error: LogError) -> None:
         self._replicas.suspend(key)
         self._logs.take_out(key, str(error), check_all=not isinstance(error, LogFailedError))
         self._failed[key] = str(error)
@@ -177,6 +232,7 @@ class ReplicaRepair:
             resigned_at.__setitem__,
             self._cause_of,
         )
+        await self._cut_damage([replica.key for replica in damaged])
         for replica in damaged:
             missing = self._logs.name_of(replica.key) is None
             if missing or self._logs.log_of(replica.key) is not None:
@@ -186,6 +242,28 @@ class ReplicaRepair:
                 del self._damages[replica.key]
             else:
                 self._schedule(replica.key, resigned_at[replica.key])
+
+    def keep_only_copies(self, damaged: Sequence[DamagedReplica]) -> None:
+        """Replicas without others, which lost single batches and nothing else: they continue."""
+        for replica in damaged:
+            self._logs.back(replica.key)
+            self._logs.unmark(replica.key)
+            for found in self._logs.damaged_batches.of(replica.key):
+                self._batch_damaged(replica.key, found, replica.reason)
+
+    async def _cut_damage(self, keys: Sequence[ReplicaKey]) -> None:
+        """Of replicas that have resigned and that others can lead: the leader sends again what
+        is unreadable here. Where no other can, the bytes behind it stay."""
+        cut = [key for key in keys if self._others.can_lead(key, self._logs.name_of(key))]
+
+        def run() -> None:
+            for key in cut:
+                try:
+                    self._logs.cut_damage(key)
+                except LogError as error:
+                    _log.warning("damage_not_cut", topic_id=key.topic_id, why=str(error))
+
+        await self._run_blocking(run)
 
     # -- resigned -------------------------------------------------------------------------
 
@@ -272,6 +350,7 @@ class ReplicaRepair:
             )
             self._schedule(key, repair.resigned_at)
             return
+        await self._cut_damage([key])
         self._logs.back(key)
         self._replicas.resume(key, log, repair.resigned_at)
         # The checkpoints name no offset beyond the cut before the mark goes: a crash in
@@ -293,3 +372,5 @@ class ReplicaRepair:
             **recovery,
         )
         self._damages.pop(key, None)
+        for found in self._logs.damaged_batches.of(key):
+            self._batch_damaged(key, found, "no other replica can lead")

@@ -206,6 +206,7 @@ class BrokerInspection:
             high_watermark=self._logs.high_watermark(key),
             flushed_offset=log.flushed_offset if log else 0,
             size_bytes=log.size_bytes if log else 0,
+            damaged=self._knowledge.damaged_offsets(key),
             **failure_fields(failure, self._knowledge.now()),
         )
 

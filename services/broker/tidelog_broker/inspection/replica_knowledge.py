@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidelog.inspection.model import NOT_KNOWN, FollowerState, HeardBroker, WaitingConsumer
+from tidelog.inspection.model import (
+    NOT_KNOWN,
+    DamagedOffsets,
+    FollowerState,
+    HeardBroker,
+    WaitingConsumer,
+)
 from tidelog.model import NO_LEADER
 from tidelog_broker.damage.replica_repair import ReplicaRepair
 from tidelog_broker.inspection.replica_state import Failure, Now
@@ -16,7 +22,11 @@ from tidelog_broker.replication.fetch_sessions import FollowerLane
 from tidelog_broker.replication.fetchers import Fetchers
 from tidelog_broker.requests.consumer_fetch import ConsumerFetch
 from tidelog_broker.requests.replica_fetch import ReplicaFetch
+from tidelog_broker.storage.damaged_batches import DamagedBatches
 from tidelog_runtime.clock import Clock
+
+# In what one replica says of itself.
+MAX_TOLD_DAMAGED = 20
 
 
 class ReplicaKnowledge:
@@ -31,6 +41,7 @@ class ReplicaKnowledge:
         consumer_fetch: ConsumerFetch,
         high_watermarks: HighWatermarkEvents,
         clock: Clock,
+        damaged_batches: DamagedBatches,
     ) -> None:
         self._manager = manager
         self._repair = repair
@@ -39,6 +50,7 @@ class ReplicaKnowledge:
         self._waiting = consumer_fetch.waiting
         self._high_watermarks = high_watermarks
         self._clock = clock
+        self._damaged_batches = damaged_batches
 
     def now(self) -> Now:
         return Now(self._clock.monotonic_ms(), self._clock.wall_ms())
@@ -76,6 +88,12 @@ class ReplicaKnowledge:
                 answered_ms.get(broker_id, NOT_KNOWN),
             )
             for broker_id in sorted({*fetched, *answered_ms})
+        ]
+
+    def damaged_offsets(self, key: ReplicaKey) -> Sequence[DamagedOffsets]:
+        """The first MAX_TOLD_DAMAGED stretches."""
+        return [
+            DamagedOffsets(*found) for found in self._damaged_batches.of(key)[:MAX_TOLD_DAMAGED]
         ]
 
     def failure_of(self, key: ReplicaKey) -> Failure | None:

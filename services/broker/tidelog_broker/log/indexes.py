@@ -84,6 +84,12 @@ class SegmentIndexes:
         position = self._positions[-1] if self._positions else 0
         return position, self._timestamps[-1] if self._timestamps else NO_TIMESTAMP
 
+    def forget_within(self, first_offset: int, next_offset: int) -> None:
+        """Forgets entries strictly between the two: no batch begins there any more."""
+        begin = bisect.bisect_right(self._offsets, first_offset)
+        end = bisect.bisect_left(self._offsets, next_offset)
+        del self._offsets[begin:end], self._positions[begin:end]
+
     def encode(self, summary: SegmentSummary) -> tuple[bytes, bytes]:
         """Content of the offset index file and of the time index file."""
         return (

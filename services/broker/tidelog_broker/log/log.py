@@ -11,6 +11,7 @@ from tidelog_broker.log.append_order import require_order
 from tidelog_broker.log.checked_file import write_checked
 from tidelog_broker.log.clean_shutdown import CleanLog, KnownSegment
 from tidelog_broker.log.config import LogConfig
+from tidelog_broker.log.damage_seal import Evidence, discard_evidence
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.epoch_file import EpochFile
 from tidelog_broker.log.errors import (
@@ -21,6 +22,7 @@ from tidelog_broker.log.errors import (
 )
 from tidelog_broker.log.flush import FlushProgress, FlushTicket
 from tidelog_broker.log.leader_epochs import EpochEntry, LeaderEpochs
+from tidelog_broker.log.live_seal import LiveSeal
 from tidelog_broker.log.producer_history import ProducerHistory
 from tidelog_broker.log.recovery import (
     LOG_START_KIND,
@@ -87,6 +89,7 @@ class Log:
         writes_kept: bool = False,
         check_all: bool = False,
         left: CleanLog | None = None,
+        evidence: Evidence = discard_evidence,
     ) -> Log:
         """Opens or creates. `recovery_point`: everything below was flushed before the last
         stop. `files` is shared by the logs of a broker. `before_loss` is called before
@@ -95,8 +98,8 @@ class Log:
         last stop is there, since the machine went on, so that a whole frame at the end that is
         wrong is damage and no torn tail. `check_all`: nothing is taken for sound, neither by a
         clean stop nor below the recovery point; what is above it has been written anew
-        already. `left`: what `end` returned; where the log is not so any more, it is read. May
-        run in a thread.
+        already. `left`: what `end` returned; where the log is not so any more, it is read.
+        `evidence` receives the bytes of damaged batches. May run in a thread.
 
         What was found after an unclean stop is in `recovery`. Raises `LogStorageError`, and
         `LogCorruptError` for damage in what a stop left for sound."""
@@ -114,6 +117,7 @@ class Log:
                 writes_kept=writes_kept,
                 check_all=check_all,
                 left=left,
+                evidence=evidence,
             )
             log = cls(files, directory, config, clock, content, epoch_file)
             log.before_cut = before_cut
@@ -295,6 +299,11 @@ class Log:
         except OSError as error:
             raise LogStorageError.of(error, self.directory, "read the log in") from error
 
+    def header_at(self, offset: int) -> BatchHeader:
+        """Of the batch that holds the offset, which is in the log. Waits for the disk. Raises
+        `LogCorruptError` and `OSError`."""
+        return self._segments.reader.header_at(offset)
+
     def headers(self, start: int, end: int) -> Iterator[BatchHeader]:
         """Of all batches between two offsets. Raises `LogCorruptError` and `OSError`."""
         return self._segments.headers(start, end)
@@ -424,6 +433,24 @@ class Log:
         if expired or is_roll_due(active.summary, 0, self._config, now_ms):
             self._left = None
             self._roll()
+
+    # Damage.
+
+    def begin_seal(self, path: PurePath, evidence: Evidence) -> LiveSeal | None:
+        """A check of this segment, which makes its damaged batches unreadable. None: there is
+        no such segment any more."""
+        for segment in self._segments:
+            if segment.path == path:
+                return LiveSeal(self._disk, path, segment.base_offset, segment.summary, evidence)
+        return None
+
+    def finish_seal(self, check: LiveSeal) -> None:
+        """After `check.run()`, while the log was read and appended to. Raises `LogError` where
+        the segment cannot be sealed."""
+        if check.error is not None:
+            raise check.error
+        self._left = None
+        self._segments.sealed_in(check)
 
     # Syncing.
 

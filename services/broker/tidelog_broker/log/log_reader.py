@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tidelog.log_format import FRAME_HEADER_BYTES
-from tidelog.model import Batch
+from tidelog.model import Batch, BatchHeader
 from tidelog_broker.log.segment import Segment
 from tidelog_broker.partition.replica_log import CachedBatches, ColdDataError
 
@@ -100,6 +100,10 @@ class LogReader:
         for later in range(index + 1, len(self._segments)):
             within += self._segments[later].size
         return within
+
+    def header_at(self, offset: int) -> BatchHeader:
+        """`Log.header_at` says what."""
+        return self._segments[self._segment_index(offset)].header_of(offset)
 
     def append_time_of(self, offset: int) -> int:
         """`Log.append_time_of` says what; also raises `FrameError` and `LogCorruptError`."""

@@ -12,14 +12,24 @@ opened in several threads.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import NamedTuple
 
 from tidelog.log_format import SEGMENT_SUFFIX, find_frame, frame_at, is_torn, walk_frames
+from tidelog.model import BatchHeader
 from tidelog_broker.log.checked_file import DamagedFileError, read_checked
 from tidelog_broker.log.clean_shutdown import CleanLog, KnownSegment
-from tidelog_broker.log.disk import TEMPORARY_SUFFIX, Disk, copy_bytes
+from tidelog_broker.log.damage_seal import (
+    DamagedRange,
+    Evidence,
+    Fault,
+    can_seal,
+    damaged_range,
+    discard_evidence,
+    seal,
+)
+from tidelog_broker.log.disk import TEMPORARY_SUFFIX, Disk, DiskFile, copy_bytes
 from tidelog_broker.log.epoch_file import EpochFile
 from tidelog_broker.log.indexes import SegmentIndexes, SegmentSummary, summarise
 from tidelog_broker.log.leader_epochs import LeaderEpochs
@@ -48,17 +58,24 @@ class RecoveryReport:
     """What the check after an unclean stop found.
 
     `lost_data`: more is missing than the end of a write that never returned, so that this
-    replica must not count as whole. A torn tail alone is no loss."""
+    replica must not count as whole. A torn tail alone is no loss. `damaged`: stretches that are
+    unreadable from now on; their bytes are kept."""
 
     batches_checked: int
     truncated_from: int | None = None  # the first offset that was cut, if any was
     bytes_cut: int = 0
     reason: str | None = None
     lost_data: bool = False
+    damaged: tuple[DamagedRange, ...] = ()
+
+    @property
+    def is_cut(self) -> bool:
+        return self.truncated_from is not None
 
     def as_event(self) -> dict[str, int | str | bool | None]:
         """The fields of a log line."""
-        return asdict(self)
+        fields = {name: getattr(self, name) for name in self.__slots__ if name != "damaged"}
+        return {**fields, "damaged_batches": len(self.damaged)}
 
 
 @dataclass(slots=True)
@@ -89,6 +106,7 @@ def load_content(
     writes_kept: bool,
     check_all: bool,
     left: CleanLog | None = None,
+    evidence: Evidence = discard_evidence,
 ) -> LogContent:
     """Raises `OSError`; damage is cut and reported. Leaves the directory in order, but
     creates nothing. `Log.open` says what `writes_kept`, `check_all` and `left` are."""
@@ -115,6 +133,7 @@ def load_content(
         before_loss,
         writes_kept,
         check_all,
+        evidence,
     )
     return check.run(start, epochs)
 
@@ -220,7 +239,9 @@ class _Scan:
     file_bytes: int
     fault: str | None = None
     is_torn: bool = False
+    is_frame_at_fault: bool = False
     sound_after_fault: bool = False
+    unsynced_from: int | None = None
 
 
 @dataclass(slots=True)
@@ -234,7 +255,9 @@ class _Check:
     before_loss: BeforeLoss
     writes_kept: bool
     check_all: bool
+    evidence: Evidence
     batches: int = 0
+    damaged: list[DamagedRange] = field(default_factory=list)
     trusted: list[KnownSegment] = field(default_factory=list)
 
     def run(self, log_start: int, epochs: LeaderEpochs | None) -> LogContent:
@@ -249,12 +272,10 @@ class _Check:
         content = LogContent(log_start, segments, epochs)
         for index in range(first_checked, len(self.bases)):
             base = self.bases[index]
-            scan = self._scan(base, epochs)
+            following = self.bases[index + 1] if index + 1 < len(self.bases) else None
+            scan = self._scan(base, following, epochs)
             segments.append(KnownSegment(base, scan.summary))
             content.active_indexes = scan.indexes
-            following = self.bases[index + 1] if index + 1 < len(self.bases) else None
-            if scan.fault is None and following not in (None, scan.summary.next_offset):
-                scan.fault = f"the next segment begins at {following}"
             if scan.fault is not None:
                 content.recovery = self._cut(index, scan)
                 break
@@ -285,36 +306,90 @@ class _Check:
                 return
             self.trusted.append(KnownSegment(base, summary))
 
-    def _scan(self, base: int, epochs: LeaderEpochs) -> _Scan:
+    def _scan(self, base: int, following: int | None, epochs: LeaderEpochs) -> _Scan:
+        """`following`: where the next segment begins. Damaged stretches are sealed on the way, as
+        far as something tells where they end; `fault` is what is left to be cut."""
         path = segment_path(self.directory, base)
-        end = self.disk.file_size(path)
-        scan = _Scan(empty_summary(base), SegmentIndexes(self.index_interval_bytes), end)
+        scan = _Scan(empty_summary(base), SegmentIndexes(self.index_interval_bytes), 0)
         file = self.disk.open(path)
-        unsynced_from: int | None = None
         try:
-            for info in walk_frames(file.read_at, end, expected_offset=base, verify=True):
-                scan.fault = info.fault
-                if info.fault is None and info.header is not None:
-                    epoch = info.header.leader_epoch
-                    if epoch < epochs.latest:
-                        scan.fault = f"leader epoch {epoch} after {epochs.latest}"
-                if scan.fault is not None or info.header is None:
-                    following = find_frame(file.read_at, info.position + 1, end)
-                    scan.sound_after_fault = following is not None
-                    scan.is_torn = is_torn(file.read_at, info.position, end)
+            while True:
+                scan.file_bytes = self.disk.file_size(path)
+                self._walk(file, scan, epochs)
+                if scan.fault is None and following not in (None, scan.summary.next_offset):
+                    scan.fault = f"the next segment begins at {following}"
+                if scan.fault is None or not self._seal(file, path, scan, following, epochs):
                     break
-                self.batches += 1
-                epochs.assign(info.header.leader_epoch, info.header.base_offset)
-                summary = scan.summary
-                if unsynced_from is None and info.header.next_offset > self.recovery_point:
-                    unsynced_from = summary.size
-                scan.indexes.note(info.header.base_offset, summary.size, summary.max_timestamp_ms)
-                scan.summary = summarise(summary, info.header, info.size)
-            if self.writes_kept and not self.check_all and unsynced_from is not None:
-                copy_bytes(file, file, unsynced_from, scan.summary.size)
+                scan.fault = None
+            if self.writes_kept and not self.check_all and scan.unsynced_from is not None:
+                copy_bytes(file, file, scan.unsynced_from, scan.summary.size)
         finally:
             file.close()
         return scan
+
+    def _walk(self, file: DiskFile, scan: _Scan, epochs: LeaderEpochs) -> None:
+        """On from where the scan is, to the next fault or the end of the file."""
+        end = scan.file_bytes
+        frames = walk_frames(
+            file.read_at,
+            end,
+            start=scan.summary.size,
+            expected_offset=scan.summary.next_offset,
+            verify=True,
+        )
+        for info in frames:
+            scan.fault = info.fault
+            if info.fault is None and info.header is not None:
+                epoch = info.header.leader_epoch
+                if epoch < epochs.latest:
+                    scan.fault = f"leader epoch {epoch} after {epochs.latest}"
+            if scan.fault is not None or info.header is None:
+                following = find_frame(file.read_at, info.position + 1, end)
+                scan.sound_after_fault = following is not None
+                scan.is_torn = is_torn(file.read_at, info.position, end)
+                scan.is_frame_at_fault = info.fault is not None
+                return
+            self._note(scan, epochs, info.header, info.size)
+
+    def _note(self, scan: _Scan, epochs: LeaderEpochs, header: BatchHeader, size: int) -> None:
+        self.batches += 1
+        epochs.assign(header.leader_epoch, header.base_offset)
+        summary = scan.summary
+        if scan.unsynced_from is None and header.next_offset > self.recovery_point:
+            scan.unsynced_from = summary.size
+        scan.indexes.note(header.base_offset, summary.size, summary.max_timestamp_ms)
+        scan.summary = summarise(summary, header, size)
+
+    def _seal(
+        self,
+        file: DiskFile,
+        path: PurePath,
+        scan: _Scan,
+        following: int | None,
+        epochs: LeaderEpochs,
+    ) -> bool:
+        """Whether the fault was made an unreadable batch, so that the walk continues behind it."""
+        position, expected, end = scan.summary.size, scan.summary.next_offset, scan.file_bytes
+        assert scan.fault is not None
+        end_offset = following
+        if following is None and expected < self.recovery_point:
+            # It was synced, so that no write was broken off here.
+            end_offset = self.recovery_point
+        if position < end:
+            if not scan.is_frame_at_fault:
+                return False  # sound frames in an order that no log has
+            fault = Fault(position, expected, end, scan.fault)
+            damaged = damaged_range(file.read_at, fault, epochs.latest, end_offset)
+        elif following is not None and following > expected:
+            damaged = DamagedRange(expected, following, position, 0, scan.fault)
+        else:
+            damaged = None
+        if damaged is None or not can_seal(damaged, damaged.position + damaged.size == end):
+            return False
+        self.before_loss()
+        seal(file, path, damaged, epochs.latest, self.evidence, scan.summary.max_timestamp_ms)
+        self.damaged.append(damaged)
+        return True
 
     def _cut(self, index: int, scan: _Scan) -> RecoveryReport:
         """Removes all from the fault on, the newest segments first, so that a crash in
@@ -364,3 +439,12 @@ class _Check:
             )
         elif self.bases:
             content.recovery = report
+        if self.damaged and content.recovery is not None:
+            first = self.damaged[0]
+            reason = content.recovery.reason or (
+                f"{len(self.damaged)} damaged stretches, the first at offsets "
+                f"{first.first_offset} to {first.next_offset - 1}: {first.reason}"
+            )
+            content.recovery = replace(
+                content.recovery, reason=reason, lost_data=True, damaged=tuple(self.damaged)
+            )

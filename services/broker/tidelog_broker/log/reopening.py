@@ -10,6 +10,7 @@ from pathlib import PurePath
 
 from tidelog.log_format import SEGMENT_SUFFIX
 from tidelog_broker.log.config import LogConfig
+from tidelog_broker.log.damage_seal import Evidence, discard_evidence
 from tidelog_broker.log.disk import TEMPORARY_SUFFIX, Disk, copy_bytes
 from tidelog_broker.log.errors import LogError, LogStorageError
 from tidelog_broker.log.log import Log
@@ -35,6 +36,7 @@ class Reopening:
         *,
         check_from: int,
         rewrite_from: int | None,
+        evidence: Evidence = discard_evidence,
     ) -> None:
         self._disk = disk
         self._directory = directory
@@ -42,6 +44,7 @@ class Reopening:
         self._clock = clock
         self._check_from = check_from
         self._rewrite_from = rewrite_from
+        self._evidence = evidence
         self.log: Log | None = None
         self.error: LogError | None = None
 
@@ -62,6 +65,7 @@ class Reopening:
             self._config,
             clock=self._clock,
             recovery_point=self._check_from,
+            evidence=self._evidence,
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import PurePath
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.log_format import (
     FRAME_HEADER_BYTES,
@@ -31,6 +31,9 @@ from tidelog_broker.log.indexes import (
 )
 from tidelog_broker.log.segment_files import OpenSegment, SegmentFiles
 from tidelog_broker.partition.replica_log import ColdDataError, ColdRange
+
+if TYPE_CHECKING:
+    from tidelog_broker.log.live_seal import LiveSeal
 
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
@@ -190,6 +193,22 @@ class Segment:
         self._files.get(self.path).indexes = self._indexes
         self._indexes = None
 
+    def sealed_in(self, check: LiveSeal) -> None:
+        """Damaged batches of it are unreadable now. An index entry may point into one of them."""
+        self._last = None
+        grown_ms = self.summary.max_timestamp_ms
+        if grown_ms == check.before.max_timestamp_ms:
+            grown_ms = NO_TIMESTAMP
+        self.summary = self.summary._replace(
+            max_timestamp_ms=max(grown_ms, check.found.max_timestamp_ms)
+        )
+        if self._indexes is None:
+            self._files.forget(self.path)
+            self._remove_indexes()
+            return
+        for damaged in check.damaged:
+            self._indexes.forget_within(damaged.first_offset, damaged.next_offset)
+
     def last_batch(self) -> LastBatch | None:
         """None: there is none. Where it was not written since it was opened, headers are read
         from the last index entry on."""
@@ -248,11 +267,19 @@ class Segment:
 
     def position_of(self, offset: int, *, waits: bool) -> tuple[int, int]:
         """Position and base offset of the batch that holds the offset."""
+        position, header = self._find(offset, waits=waits)
+        return position, header.base_offset
+
+    def header_of(self, offset: int) -> BatchHeader:
+        """Of the batch that holds the offset."""
+        return self._find(offset, waits=True)[1]
+
+    def _find(self, offset: int, *, waits: bool) -> tuple[int, BatchHeader]:
         indexes = self._search_indexes(waits=waits)
         for info in self._walk(indexes.position_below(offset), waits=waits):
             assert info.header is not None
             if info.header.next_offset > offset:
-                return info.position, info.header.base_offset
+                return info.position, info.header
         raise LogCorruptError(
             self.path, self.size, f"offset {offset} is missing; it ought to be in this segment"
         )

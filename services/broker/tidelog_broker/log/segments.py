@@ -9,6 +9,7 @@ from pathlib import PurePath
 from tidelog.model import Batch, BatchHeader
 from tidelog_broker.log.disk import DiskFile
 from tidelog_broker.log.indexes import SegmentIndexes
+from tidelog_broker.log.live_seal import LiveSeal
 from tidelog_broker.log.log_reader import LogReader, PositionCache
 from tidelog_broker.log.recovery import LogContent
 from tidelog_broker.log.segment import Segment, empty_summary, segment_path
@@ -122,6 +123,13 @@ class Segments:
             index_interval_bytes=self.index_interval_bytes,
             indexes=SegmentIndexes(self.index_interval_bytes),
         )
+
+    def sealed_in(self, check: LiveSeal) -> None:
+        """`Log.finish_seal` says when."""
+        self._positions.clear()
+        for segment in self._all:
+            if segment.path == check.path:
+                segment.sealed_in(check)
 
     def cut(self, offset: int) -> None:
         """Above the start. The newest go first, so that a stop in between leaves no gap."""

@@ -45,6 +45,7 @@ class BrokerCollector:
         crowded_out = vitals.crowded_out()
         sheet.tell(catalogue.CROWDED_OUT, crowded_out.recent, catalogue.RECENT_WRITE)
         sheet.tell(catalogue.CROWDED_OUT, crowded_out.older, catalogue.OLDER_WRITE)
+        sheet.tell(catalogue.DAMAGED_BATCHES, vitals.damaged_batches())
         sheet.tell(catalogue.PRODUCER_NAMES, vitals.producer_names())
         for follower, sent in sorted(vitals.move_sent_bytes.items()):
             sheet.tell(catalogue.MOVE_SENT_BYTES, sent, str(follower))

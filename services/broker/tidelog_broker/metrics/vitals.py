@@ -28,6 +28,7 @@ class BrokerVitals(NamedTuple):
     crowded_out: Callable[[], CrowdedOut]
     producer_names: Callable[[], int]
     move_sent_bytes: Mapping[int, int]
+    damaged_batches: Callable[[], int]
 
 
 def broker_vitals(
@@ -40,6 +41,7 @@ def broker_vitals(
     disk_use: Callable[[], Awaitable[DiskUse]],
     crowded_out: Callable[[], CrowdedOut],
     move_sent_bytes: Mapping[int, int],
+    damaged_batches: Callable[[], int],
 ) -> BrokerVitals:
     return BrokerVitals(
         registered=lambda: manager.broker_id in cache.brokers,
@@ -55,6 +57,7 @@ def broker_vitals(
         crowded_out=crowded_out,
         producer_names=lambda: len(cache.producer_names),
         move_sent_bytes=move_sent_bytes,
+        damaged_batches=damaged_batches,
     )
 
 

@@ -325,7 +325,7 @@ class Partition(Replica):
             return answer._replace(is_uncommitted=True) if fetch_offset < end else answer
         if max_bytes > 0:
             batches, cold = self._read(fetch_offset, max_bytes, self.high_watermark, waits=waits)
-            answer = answer._replace(batches=batches, cold=cold)
+            answer = answer._replace(batches=refusals.readable(self.name, batches), cold=cold)
         return answer
 
     def _read(self, offset: int, max_bytes: int, up_to: int, *, waits: bool) -> CachedBatches:

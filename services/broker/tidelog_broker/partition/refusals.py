@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.model import NO_LEADER, TopicPartition
+from collections.abc import Sequence
+
+from tidelog.batch import is_damaged
+from tidelog.errors import ErrorCode, RecordsDamagedError, TidelogError
+from tidelog.model import NO_LEADER, Batch, BatchHeader, TopicPartition
 from tidelog_runtime.metadata.schema import LeaderAndIsr
 
 
@@ -61,4 +64,25 @@ def producers_not_known(name: TopicPartition, start: int, asked: int) -> Tidelog
     return TidelogError(
         ErrorCode.OFFSET_OUT_OF_RANGE,
         f"{name} knows the producers below offset {start}, not below {asked}",
+    )
+
+
+def readable(name: TopicPartition, batches: Sequence[Batch]) -> Sequence[Batch]:
+    """Those before the first damaged one. Raises RECORDS_DAMAGED where that is the first."""
+    for position, batch in enumerate(batches):
+        if is_damaged(batch.header):
+            if position == 0:
+                raise records_damaged(name, batch.header)
+            return batches[:position]
+    return batches
+
+
+def records_damaged(name: TopicPartition, header: BatchHeader) -> RecordsDamagedError:
+    return RecordsDamagedError(
+        ErrorCode.RECORDS_DAMAGED,
+        f"the records of {name} at offsets {header.base_offset} to {header.next_offset - 1} were "
+        "damaged on the last disk that held them, and cannot be read; continue at offset "
+        f"{header.next_offset} (on_damage=skip), or restore them from a backup",
+        first_offset=header.base_offset,
+        next_offset=header.next_offset,
     )

@@ -116,6 +116,8 @@ class ReplicaManager:
         self.replica_lag_max_bytes: int | None = None
         # Told of a log that has failed, or of damage in one; it suspends the replica.
         self.on_failure: Callable[[ReplicaKey, LogError], None] = lambda key, _: self.suspend(key)
+        # Called when a replica has got another leader to follow.
+        self.on_following: Callable[[ReplicaKey], None] = lambda _: None
         # Told of what commands that count rest on, before they have any effect.
         self.on_store_revision: Callable[[int], None] = lambda _: None
         # Told how many partitions of a full state are taken, and of how many.
@@ -255,6 +257,8 @@ class ReplicaManager:
             return PartitionResult(topic_id, number, 0, failure), None
         if news:
             self._say_taken(part, partition, command.broker_epoch)
+            if partition.leader_to_follow != NO_LEADER:
+                self.on_following(partition.key)
         result = PartitionResult(topic_id, number, partition.revision, None)
         return result, partition if news or durability_changed else None
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+from tidelog.batch import is_damaged
 from tidelog.batch_slices import is_costly_to_open
 from tidelog.model import NO_OFFSET, Batch, OffsetPosition, TopicPartition
 from tidelog_broker.background import RunBlocking
@@ -95,6 +96,9 @@ class ListOffsets:
 
     def _since(self, batch: Batch, timestamp_ms: int) -> Iterator[tuple[int, int]]:
         """Positions and timestamps of the batch's records at or after that time."""
+        if is_damaged(batch.header):
+            yield 0, batch.header.max_timestamp_ms
+            return
         for position, of_record in enumerate(self._timestamps_of(batch)):
             if of_record >= timestamp_ms:
                 yield position, of_record

@@ -28,6 +28,7 @@ from tidelog_broker.log.reopening import Reopening, rewrite_segments
 from tidelog_broker.log.segment_files import SegmentFiles
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.checkpoints import Checkpoints, CheckpointWrite
+from tidelog_broker.storage.damaged_batches import DamagedBatches
 from tidelog_broker.storage.replica_notes import ReplicaNotes
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.topic_config import TopicConfig
@@ -57,13 +58,15 @@ class DamagedReplica(NamedTuple):
     """A replica that is known to have lost data. `name`: None where nothing but its id is
     known here. `if_synced`: it has only if its topic is `synced`; a crash of the machine
     may have shortened any other. `if_others`: all records are there, but not who wrote
-    below the log's start, so that it steps back if others can tell."""
+    below the log's start, so that it steps back if others can tell. `unless_sole`: single
+    batches are unreadable and all else is there, so that a replica without others continues."""
 
     key: ReplicaKey
     name: TopicPartition | None
     reason: str
     if_synced: bool = False
     if_others: bool = False
+    unless_sole: bool = False
 
 
 class _OutOfService(NamedTuple):
@@ -99,6 +102,7 @@ class LogDirectory:
         # it that the replica is not whole, and the log has been checked (interleavings 2 and
         # 9). One that cannot be read, or that comes back, makes a replica resign once more.
         self._marks = ReplicaNotes(disk, path / "damaged", "damage-mark", if_damaged=str)
+        self.damaged_batches = DamagedBatches(disk, path / "evidence", clock)
         # Names of what former lives have left in `strays/`.
         self._left: frozenset[str] = frozenset()
         self._stray_names: set[str] = set()
@@ -125,6 +129,7 @@ class LogDirectory:
         self._disk.make_directory(self._strays)
         self._left = frozenset(self._disk.list_names(self._strays))
         self._stray_names = set(self._left)
+        self.damaged_batches.prepare()
         self._marks.prepare()  # syncs the names of the directories
         marked = self._marks.read()
         self._marked.update(marked)
@@ -183,7 +188,9 @@ class LogDirectory:
         if mark is not None:
             return DamagedReplica(key, name, mark)
         if log.recovery is not None and log.recovery.lost_data:
-            return DamagedReplica(key, name, str(log.recovery.reason))
+            found = DamagedReplica(key, name, str(log.recovery.reason))
+            has_all_else = not log.recovery.is_cut and not log.producers.lost
+            return found._replace(unless_sole=has_all_else and bool(log.recovery.damaged))
         committed = self.high_watermark(key)
         if log.log_end_offset < committed:
             # However sound it looks.
@@ -228,13 +235,19 @@ class LogDirectory:
             recovery_point=self._checkpoints.recovery_point(key),
             files=self._files,
             before_loss=before_loss,
-            before_cut=partial(self._checkpoints.note_cut, key),
+            before_cut=partial(self._before_cut, key),
             writes_kept=writes_kept,
             check_all=check_all,
             left=self._left_logs.get(key),
+            evidence=self.damaged_batches.evidence_of(name, key),
         )
+        self.damaged_batches.load(key, log)
         self._logs[key] = OpenLog(name, path, log)
         return log
+
+    def _before_cut(self, key: ReplicaKey, offset: int) -> None:
+        self._checkpoints.note_cut(key, offset)
+        self.damaged_batches.cut(key, offset)
 
     def _path_of(self, name: TopicPartition, key: ReplicaKey) -> PurePath:
         return self._replicas / directory_name(name, key.topic_id)
@@ -325,6 +338,7 @@ class LogDirectory:
             raise LogStorageError.of(error, open_log.path, "move away") from error
         self._stray_names.add(stray)
         del self._logs[key]
+        self.damaged_batches.forget(key)
         if open_log.log is not None:
             open_log.log.close()
         self._forget_out(key)
@@ -431,6 +445,7 @@ class LogDirectory:
             self._clock,
             check_from=check_from,
             rewrite_from=rewrite_from,
+            evidence=self.damaged_batches.evidence_of(present.name, key),
         )
         self._reopening[key] = reopening
         return reopening
@@ -447,7 +462,7 @@ class LogDirectory:
         log = reopening.log
         assert log is not None
         log.share_files(self._files)
-        log.before_cut = partial(self._checkpoints.note_cut, key)
+        log.before_cut = partial(self._before_cut, key)
         if former is not None and log.log_end_offset > former.log_end_offset:
             # A part of an append that was refused.
             try:
@@ -458,6 +473,16 @@ class LogDirectory:
         self._note_end(key, log)
         self._logs[key] = OpenLog(name, path, log)
         return log
+
+    def cut_damage(self, key: ReplicaKey) -> int | None:
+        """Cuts a log before its first unreadable batch, so that its leader sends all from there
+        on again; returns that offset. None: there is none. Blocks; raises `LogError`."""
+        log, ranges = self.log_of(key), self.damaged_batches.of(key)
+        if log is None or not ranges:
+            return None
+        first = ranges[0].first_offset
+        log.truncate_to(first)
+        return first
 
     def close(self) -> list[str]:
         """Closes all cleanly. Blocks: to be run in a thread, after everything else has

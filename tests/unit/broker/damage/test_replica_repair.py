@@ -9,6 +9,7 @@ import pytest
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Acks, TopicPartition
 from tidelog.state_changes.event import Kind, Stage
+from tidelog_broker.damage.other_replicas import OtherReplicas
 from tidelog_broker.damage.replica_repair import MAX_RETRY_DELAY_S, ReplicaRepair, repair_delay_s
 from tidelog_broker.damage.resignations import Resignations
 from tidelog_broker.log.errors import LogStorageError
@@ -65,9 +66,12 @@ class Broker:
             lambda: checkpoint(self.replicas.logs, {KEY: self.high_watermark}),
             1,
             self.replicas.state_changes,
+            OtherReplicas(self.replicas.cache, 1),
         )
         self.replicas.manager.on_failure = self.repair.failed
+        self.replicas.manager.on_following = self.repair.heal
         self.tasks = [
+            asyncio.create_task(self.repair.seal_only_copies()),
             asyncio.create_task(self.repair.resign_failed()),
             asyncio.create_task(self.repair.repair_resigned()),
         ]
@@ -381,14 +385,13 @@ async def test_a_mark_outlives_any_number_of_lives_that_did_not_resign() -> None
     await broker.stop()
 
 
-async def test_damage_that_recovery_finds_is_marked_before_it_is_cut() -> None:
-    """A crash right after the cut leaves a log that looks whole."""
+async def test_damage_that_recovery_finds_is_marked_before_it_is_made_unreadable() -> None:
+    """A crash right after that leaves a log that looks intact."""
     broker = Broker()
     await three_records(broker)
     flip(broker, 80)
-    cut = await broker.restart()
-    assert len(cut.disk.names[SEGMENT].data) == 0
-    again = await cut.restart()
+    sealed = await broker.restart()
+    again = await sealed.restart()
     assert await resigned_at_start(again) == [KEY]
     await again.stop()
 

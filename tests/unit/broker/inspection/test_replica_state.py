@@ -8,6 +8,7 @@ import pytest
 from tidelog.errors import TidelogError
 from tidelog.inspection.model import (
     NOT_KNOWN,
+    DamagedOffsets,
     FollowerProgress,
     FollowerState,
     ReplicaState,
@@ -32,6 +33,7 @@ class Around:
         self.failure = failure
         self.problem = ""
         self.waiting: list[WaitingConsumer] = []
+        self.damaged: list[DamagedOffsets] = []
 
     def session_of(self, partition: Partition, follower: int) -> int:  # noqa: ARG002
         return 10 * follower
@@ -47,6 +49,9 @@ class Around:
 
     def failure_of(self, key: ReplicaKey) -> Failure | None:  # noqa: ARG002
         return self.failure
+
+    def damaged_offsets(self, key: ReplicaKey) -> Sequence[DamagedOffsets]:  # noqa: ARG002
+        return self.damaged
 
 
 def described(partition: Partition, around: Around | None = None) -> ReplicaState:
@@ -225,3 +230,11 @@ def test_nor_a_follower_that_cannot_fetch() -> None:
     assert is_well(described(follower_of(), around), state(leader=2))
     around.problem = "connection refused"
     assert not is_well(described(follower_of(), around), state(leader=2))
+
+
+def test_a_replica_with_unreadable_records_says_which_and_is_not_well() -> None:
+    around = Around()
+    around.damaged = [DamagedOffsets(5, 9)]
+    replica = described(leader(FakeLog()), around)
+    assert replica.damaged == [DamagedOffsets(5, 9)]
+    assert not is_well(replica, state())

@@ -11,6 +11,7 @@ from tidelog.log_format import encode_frame_header
 from tidelog.model import NO_EPOCH, NO_PRODUCER_ID, Batch, Codec
 from tidelog_broker.log.clean_shutdown import CleanLog
 from tidelog_broker.log.config import LogConfig
+from tidelog_broker.log.damage_seal import Evidence, discard_evidence
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.segment_files import SegmentFiles
@@ -47,14 +48,16 @@ def batch_at(
     count: int = 1,
     epoch: int = 1,
     size: int = 100,
+    records: bytes | None = None,
     timestamp_ms: int = START_MS,
     append_time_ms: int = START_MS,
     producer: Producer = NO_PRODUCER,
 ) -> Batch:
     """A sound batch; its bytes differ from those of every other offset."""
+    given = records
     records = base_offset.to_bytes(8, "little") * (size // 8 + 1)
     batch = new_batch(
-        records[:size],
+        records[:size] if given is None else given,
         codec=Codec.NONE,
         record_count=count,
         base_timestamp_ms=timestamp_ms,
@@ -84,6 +87,7 @@ def open_log(
     directory: PurePath = DIRECTORY,
     files: SegmentFiles | None = None,
     left: CleanLog | None = None,
+    evidence: Evidence = discard_evidence,
 ) -> Log:
     """`left`: what `ended` returned, up to the end of which all is known to be synced unless a
     recovery point is given; without either nothing is."""
@@ -97,6 +101,7 @@ def open_log(
         recovery_point=recovery_point,
         files=files,
         left=left,
+        evidence=evidence,
     )
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import pytest
 
+from tidelog.batch import is_damaged
+from tidelog.log_format import FRAME_HEADER_BYTES
 from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.disk import OsDisk
 from tidelog_broker.log.epoch_file import EPOCHS_NAME
 from tidelog_broker.log.errors import LogFailedError
+from tidelog_broker.log.log import Log
 from tidelog_broker.log.recovery import FORMER_MARKER_NAME, LOG_START_NAME
 from tidelog_broker.log.segment_files import SegmentFiles
 from unit.broker.log.builders import (
@@ -171,36 +174,55 @@ def test_a_torn_tail_takes_its_epoch_with_it(disk: MemoryDisk) -> None:
     assert log.latest_epoch == 1
 
 
-def test_damage_with_sound_frames_behind_it_is_lost_data(disk: MemoryDisk) -> None:
+def unreadable(log: Log) -> list[tuple[int, int]]:
+    """Offsets of the batches that are."""
+    return [
+        (batch.header.base_offset, batch.header.next_offset)
+        for batch in read_all(log)
+        if is_damaged(batch.header)
+    ]
+
+
+def test_a_damaged_batch_with_sound_frames_behind_it_alone_is_unreadable(disk: MemoryDisk) -> None:
     log_of(disk, batches_from(0, 5))
     disk.names[FIRST_SEGMENT].data[2 * FRAME - 1] ^= 1
     log = open_log(disk)
     assert log.recovery is not None
-    assert (log.recovery.truncated_from, log.recovery.lost_data) == (1, True)
-    assert log.recovery.bytes_cut == 4 * FRAME
+    assert (log.recovery.truncated_from, log.recovery.lost_data) == (None, True)
     assert "CRC32C of the batch" in str(log.recovery.reason)
-    assert read_all(log) == batches_from(0, 1)
+    assert unreadable(log) == [(1, 2)]
+    batches = read_all(log)
+    assert batches[:1] + batches[2:] == batches_from(0, 1) + batches_from(2, 3)
 
 
-def test_damage_with_segments_behind_it_is_lost_data(disk: MemoryDisk) -> None:
+def test_a_segment_that_lost_its_end_keeps_those_behind_it(disk: MemoryDisk) -> None:
     log_of(disk, BATCHES, SMALL_SEGMENTS)
     del disk.names[DIRECTORY / "00000000000000000004.log"].data[-1:]
     log = reopen(disk)
     assert log.recovery is not None
-    assert (log.recovery.truncated_from, log.recovery.lost_data) == (5, True)
-    assert log.recovery.bytes_cut == 5 * FRAME - 1
-    assert read_all(log) == BATCHES[:5]
-    assert log.latest_epoch == 1
-    assert len([path for path in disk.names if path.suffix == ".log"]) == 3
+    assert log.recovery.lost_data
+    assert unreadable(log) == [(5, 6)]
+    assert read_all(log)[6:] == BATCHES[6:]
+    assert log.latest_epoch == 3
 
 
-def test_a_cut_below_the_recovery_point_is_lost_data(disk: MemoryDisk) -> None:
+def test_a_synced_tail_that_is_damaged_is_unreadable_and_no_torn_tail(disk: MemoryDisk) -> None:
     log_of(disk, batches_from(0, 3))
     del disk.names[FIRST_SEGMENT].data[-1:]
     log = open_log(disk, recovery_point=3)
     assert log.recovery is not None
     assert log.recovery.lost_data
-    assert "synced up to 3" in str(log.recovery.reason)
+    assert (unreadable(log), log.log_end_offset) == ([(2, 3)], 3)
+
+
+def test_what_was_made_unreadable_is_sound_for_the_next_start(disk: MemoryDisk) -> None:
+    log_of(disk, batches_from(0, 5))
+    disk.names[FIRST_SEGMENT].data[2 * FRAME - 1] ^= 1
+    open_log(disk).close()
+    again = open_log(disk)
+    assert again.recovery is not None
+    assert not again.recovery.lost_data
+    assert unreadable(again) == [(1, 2)]
 
 
 def test_a_log_that_ends_early_without_a_trace_is_lost_data(disk: MemoryDisk) -> None:
@@ -223,8 +245,10 @@ def test_a_missing_segment_in_the_middle_is_lost_data(disk: MemoryDisk) -> None:
     disk.remove(DIRECTORY / "00000000000000000004.log")
     log = reopen(disk)
     assert log.recovery is not None
-    assert (log.log_end_offset, log.recovery.lost_data) == (4, True)
+    assert log.recovery.lost_data
     assert "the next segment begins at 6" in str(log.recovery.reason)
+    assert unreadable(log) == [(4, 6)]
+    assert read_all(log)[-4:] == BATCHES[6:]
 
 
 def test_a_missing_first_segment_empties_the_log(disk: MemoryDisk) -> None:
@@ -246,15 +270,46 @@ def test_a_damaged_log_start_is_told_by_the_first_segment(disk: MemoryDisk) -> N
     assert read_all(open_log(disk)) == batches_from(50, 3)
 
 
-def test_every_flipped_bit_is_cut_by_recovery() -> None:
+def test_every_flipped_bit_costs_its_batch_alone() -> None:
     for bit in range(FRAME * 8):
         disk = MemoryDisk()
         log_of(disk, batches_from(0, 3))
         disk.names[FIRST_SEGMENT].data[FRAME + bit // 8] ^= 1 << bit % 8
         log = open_log(disk)
-        assert log.log_end_offset == 1, f"bit {bit} was flipped unseen"
+        assert unreadable(log) == [(1, 2)], f"bit {bit}"
+        assert read_all(log)[2:] == batches_from(2, 1)
         assert log.recovery is not None
         assert log.recovery.lost_data
+
+
+def test_the_damaged_bytes_are_stored_before_anything_is_written_over_them(
+    disk: MemoryDisk,
+) -> None:
+    log_of(disk, batches_from(0, 3))
+    disk.names[FIRST_SEGMENT].data[FRAME + 3] ^= 1
+    damaged_bytes = bytes(disk.names[FIRST_SEGMENT].data[FRAME : 2 * FRAME])
+    stored: list[tuple[PurePath, int, int, bytes]] = []
+    open_log(
+        disk,
+        evidence=lambda path, damaged, data: stored.append(
+            (path, damaged.first_offset, damaged.next_offset, data)
+        ),
+    )
+    assert stored == [(FIRST_SEGMENT, 1, 2, damaged_bytes)]
+    assert (
+        disk.names[FIRST_SEGMENT].data[FRAME + FRAME_HEADER_BYTES : 2 * FRAME]
+        == (damaged_bytes[FRAME_HEADER_BYTES:])
+    )
+
+
+def test_a_segment_copied_into_a_record_is_no_frame_of_the_log(disk: MemoryDisk) -> None:
+    """The damaged batch holds a sound frame: with its own header sound, nothing within counts."""
+    inner = encode_frame(batch_at(2, records=b"inner"))
+    log_of(disk, [batch_at(0), batch_at(1, records=bytes(50) + inner), batch_at(2)])
+    disk.names[FIRST_SEGMENT].data[FRAME + FRAME_HEADER_BYTES] ^= 1
+    log = open_log(disk)
+    assert unreadable(log) == [(1, 2)]
+    assert read_all(log)[2:] == [batch_at(2)]
 
 
 def test_an_epoch_that_goes_back_is_cut(disk: MemoryDisk) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tidelog.batch import is_damaged
 from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.errors import LogError, LogFailedError
 from tidelog_broker.log.log import Log
@@ -54,12 +55,14 @@ def offsets(log: Log) -> list[int]:
     return [batch.header.base_offset for batch in read_all(log)]
 
 
-def test_damage_in_what_was_synced_long_ago_is_cut_with_all_after_it(disk: MemoryDisk) -> None:
+def test_damage_in_what_was_synced_long_ago_costs_its_batch_alone(disk: MemoryDisk) -> None:
     log = log_of(disk, batches_from(0, 20), SMALL_SEGMENTS)
     log.flush()
     log.close()
     flip(disk, 0, FRAME_BYTES + 80)
-    assert offsets(reopen(disk)) == [0]
+    log = reopen(disk)
+    assert offsets(log) == list(range(20))
+    assert [o for o in range(20) if is_damaged(log.header_at(o))] == [1]
 
 
 def failed_in_a_sync(disk: MemoryDisk) -> Log:

@@ -52,6 +52,7 @@ class MeasuredBroker:
             lambda: CrowdedOut(3, 4),
             lambda: 12,
             {4: 900},
+            lambda: 6,
         )
         self.figures = BrokerCollector(self, vitals, clock)
 

@@ -166,7 +166,8 @@ def test_damage_that_the_producers_are_read_from_is_found_after_a_clean_stop_too
     reopening = stored.logs.begin_repair(KEY)
     assert reopening is not None
     reopening.run()
-    assert stored.logs.end_repair(KEY).log_end_offset == 1
+    assert stored.logs.end_repair(KEY).log_end_offset == 3
+    assert stored.logs.damaged_batches.of(KEY) == [(1, 2)]
 
 
 def test_a_repair_that_finds_damage_in_what_was_synced_checks_all_the_next_time(
@@ -190,7 +191,8 @@ def test_a_repair_that_finds_damage_in_what_was_synced_checks_all_the_next_time(
     again = stored.logs.begin_repair(KEY)
     assert again is not None
     again.run()
-    assert stored.logs.end_repair(KEY).log_end_offset == 0
+    assert stored.logs.end_repair(KEY).log_end_offset == 3
+    assert stored.logs.damaged_batches.of(KEY) == [(0, 1)]
 
 
 def test_a_replica_under_repair_is_not_moved_away(tmp_path: Path) -> None:

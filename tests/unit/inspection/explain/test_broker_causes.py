@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tidelog.inspection.explain import Listening
-from tidelog.inspection.model import FollowerState, RejectedStart
+from tidelog.inspection.model import DamagedOffsets, FollowerState, RejectedStart
 from unit.inspection.explain.described import (
     NOW_MS,
     DescribedCluster,
@@ -443,3 +443,15 @@ def test_a_process_that_waits_for_the_id_of_a_dead_broker_does_not_hide_its_deat
 ) -> None:
     left_behind(cluster, "waits_for_lease", "it waits")
     assert "broker_cannot_start" not in causes_of(cluster.explain())
+
+
+def test_records_that_no_replica_can_read_are_named_by_their_offsets(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0", (1,))
+    cluster.replica("sea/0", 1, damaged=(DamagedOffsets(5, 9), DamagedOffsets(20, 21)))
+    damaged = found(cluster.explain(), "records_damaged")
+    assert (damaged.severity, damaged.broker) == ("critical", 1)
+    assert "records of sea/0 at offsets 5 to 8, 20 to 20 cannot be read" in damaged.summary
+    assert "all others from 0 to 99 can be read" in said(damaged)
+    assert "--on-damage skip" in damaged.next_step

@@ -1,0 +1,70 @@
+"""Makes damaged batches of logs in use unreadable, one segment after another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from tidelog_broker.background import RunBlocking
+from tidelog_broker.log.errors import LogCorruptError, LogError
+from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.storage.damaged_batches import OffsetRange
+from tidelog_broker.storage.log_directory import LogDirectory
+
+SealFailed = Callable[[ReplicaKey, LogError], None]
+SealEnded = Callable[[ReplicaKey, Sequence[OffsetRange], str], None]
+
+
+class BatchSealer:
+    """Every damage is sealed once, however often it is read meanwhile. `failed`: more is wrong
+    than batches; `ended`: with what is unreadable now and was not before."""
+
+    def __init__(
+        self,
+        logs: LogDirectory,
+        run_blocking: RunBlocking,
+        failed: SealFailed,
+        ended: SealEnded,
+    ) -> None:
+        self._logs = logs
+        self._run_blocking = run_blocking
+        self._failed = failed
+        self._ended = ended
+        # Bounded by the number of replicas.
+        self._found: dict[ReplicaKey, LogCorruptError] = {}
+        self._is_found = asyncio.Event()
+
+    def begin(self, key: ReplicaKey, error: LogCorruptError) -> None:
+        self._found.setdefault(key, error)
+        self._is_found.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._is_found.wait()
+            self._is_found.clear()
+            while self._found:
+                key = next(iter(self._found))
+                try:
+                    await self._seal(key, self._found[key])
+                finally:
+                    del self._found[key]
+
+    async def _seal(self, key: ReplicaKey, error: LogCorruptError) -> None:
+        log, name = self._logs.log_of(key), self._logs.name_of(key)
+        if log is None or name is None or log.closed or log.failed is not None:
+            return
+        evidence = self._logs.damaged_batches.evidence_of(name, key)
+        check = log.begin_seal(error.path, evidence)
+        if check is None:
+            return
+        before = set(self._logs.damaged_batches.of(key))
+        await self._run_blocking(check.run)
+        if self._logs.log_of(key) is not log:
+            return
+        try:
+            log.finish_seal(check)
+        except LogError as failure:
+            self._failed(key, failure)
+            return
+        sealed = [found for found in self._logs.damaged_batches.of(key) if found not in before]
+        self._ended(key, sealed, error.reason)

@@ -1,0 +1,156 @@
+"""Makes a damaged stretch of a segment unreadable without losing it or anything behind it
+("Damaged batches" in ARCHITECTURE.md).
+
+The stretch gets the header of a sound frame that says so (`tidelog.batch.DAMAGED_CODEC`) and
+covers the same bytes and the same offsets. So offsets stay, indexes keep pointing at frames,
+followers copy it like any other batch, and the bytes stay where they are, but for those under
+the new header; an `Evidence` receives all of them first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import PurePath
+from typing import NamedTuple
+
+from tidelog.batch import new_damaged_batch
+from tidelog.log_format import (
+    FRAME_HEADER_BYTES,
+    MAX_FRAME_BYTES,
+    FrameError,
+    ReadAt,
+    encode_frame_header,
+    find_frame,
+    parse_frame,
+    walk_frames,
+)
+from tidelog.model import Batch, BatchHeader
+from tidelog_broker.log.disk import DiskFile
+
+
+class DamagedRange(NamedTuple):
+    """`first_offset` to `next_offset` lie, or lay, in `size` bytes of a segment from `position`
+    on. `header`: of the first batch in it, where that is sound, or else of the next sound one."""
+
+    first_offset: int
+    next_offset: int
+    position: int
+    size: int
+    reason: str
+    header: BatchHeader | None = None
+
+
+Evidence = Callable[[PurePath, DamagedRange, bytes], None]
+"""Stores the bytes of a damaged stretch of this segment, durably. Raises OSError."""
+
+
+def discard_evidence(path: PurePath, damaged: DamagedRange, data: bytes) -> None:
+    """For logs that keep none."""
+
+
+class Fault(NamedTuple):
+    """Where a walk along a segment ended. All bytes below `end` count."""
+
+    position: int
+    expected_offset: int
+    end: int
+    reason: str
+
+
+def damaged_range(
+    read: ReadAt, fault: Fault, latest_epoch: int, end_offset: int | None
+) -> DamagedRange | None:
+    """The stretch up to the next sound frame, or up to the end of the segment.
+
+    `end_offset`: the offset at which the segment ends; None: it is not known, so that only a
+    sound frame tells where the stretch ends. Returns None where nothing tells."""
+    position, expected, end, reason = fault
+    frame = _frame_header(read, fault)
+    following = None
+    if frame is not None:
+        # The common case: the header is sound and the records are not.
+        following = _sound_frame(read, position + frame.length, end)
+        if following is not None and following.base_offset != frame.header.next_offset:
+            following = None
+        at_end = position + frame.length == end and frame.header.next_offset == end_offset
+        if following is not None or at_end:
+            return _range(fault, frame.header.next_offset, frame.length, frame.header)
+    start = position + 1
+    while (found := find_frame(read, start, end)) is not None:
+        header = _sound_frame(read, found, end)
+        if (
+            header is not None
+            and header.base_offset > expected
+            and header.leader_epoch >= latest_epoch
+            and (end_offset is None or header.next_offset <= end_offset)
+        ):
+            known = header if frame is None else frame.header
+            return _range(fault, header.base_offset, found - position, known)
+        start = found + 1
+    if end_offset is None or end_offset <= expected:
+        return None
+    header = None if frame is None else frame.header
+    return DamagedRange(expected, end_offset, position, end - position, reason, header)
+
+
+def _range(fault: Fault, next_offset: int, size: int, header: BatchHeader | None) -> DamagedRange:
+    return DamagedRange(
+        fault.expected_offset, next_offset, fault.position, size, fault.reason, header
+    )
+
+
+class _FrameHeader(NamedTuple):
+    length: int
+    header: BatchHeader
+
+
+def _frame_header(read: ReadAt, fault: Fault) -> _FrameHeader | None:
+    """The header at the fault, where its own checksum holds and it is the one expected."""
+    data = read(FRAME_HEADER_BYTES, fault.position)
+    if len(data) < FRAME_HEADER_BYTES:
+        return None
+    try:
+        length, header = parse_frame(data, 0, fault.expected_offset)
+    except FrameError:
+        return None
+    return _FrameHeader(length, header) if fault.position + length <= fault.end else None
+
+
+def _sound_frame(read: ReadAt, position: int, end: int) -> BatchHeader | None:
+    """The header of the frame there, all checksums of which hold."""
+    if position >= end:
+        return None
+    first = next(iter(walk_frames(read, end, start=position, verify=True)), None)
+    return first.header if first is not None and first.fault is None else None
+
+
+def can_seal(damaged: DamagedRange, at_end: bool) -> bool:
+    """A frame has room for its header; at the end of the file it may grow to that."""
+    fits = at_end or damaged.size >= FRAME_HEADER_BYTES
+    return fits and damaged.size <= MAX_FRAME_BYTES
+
+
+def seal(
+    file: DiskFile,
+    path: PurePath,
+    damaged: DamagedRange,
+    latest_epoch: int,
+    evidence: Evidence,
+    before_ms: int = 0,
+) -> Batch:
+    """Writes the header over the stretch; on the disk on return. Raises OSError. Returns the
+    batch that lies there from now on. `before_ms`: a time at which the log was written, for
+    where no header tells."""
+    data = file.read_at(damaged.size, damaged.position)
+    evidence(path, damaged, data)
+    header = damaged.header
+    batch = new_damaged_batch(
+        data[FRAME_HEADER_BYTES:],
+        first_offset=damaged.first_offset,
+        next_offset=damaged.next_offset,
+        leader_epoch=max(latest_epoch, 0) if header is None else header.leader_epoch,
+        append_time_ms=max(before_ms, 0) if header is None else header.append_time_ms,
+    )
+    file.write_at(damaged.position, [encode_frame_header(batch)])
+    file.sync()
+    return batch

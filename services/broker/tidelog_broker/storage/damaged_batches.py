@@ -1,0 +1,182 @@
+"""Which batches of this broker's logs are unreadable because this disk damaged them, and the bytes
+that were found there ("Damaged batches" in ARCHITECTURE.md).
+
+`evidence/` has a file for each stretch that was found damaged: a line of JSON that describes it,
+then its bytes. While the batch is unreadable here its name ends in `.unreadable`; once it was
+copied from the leader again, or its replica is gone, in `.repaired`. Only the latter are deleted:
+after EVIDENCE_RETENTION_MS, or the oldest where all take more than MAX_EVIDENCE_BYTES.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from functools import partial
+from pathlib import PurePath
+from typing import NamedTuple
+
+import structlog
+
+from tidelog.batch import is_damaged
+from tidelog.model import TopicPartition
+from tidelog_broker.log.damage_seal import DamagedRange, Evidence
+from tidelog_broker.log.disk import Disk
+from tidelog_broker.log.errors import LogCorruptError
+from tidelog_broker.log.log import Log
+from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_runtime.clock import Clock
+
+MAX_EVIDENCE_BYTES = 256 << 20
+EVIDENCE_RETENTION_MS = 30 * 24 * 3_600_000
+# Of what no longer fits, and of what the log keeps anyway, so much is stored: the bytes under the
+# header that makes the batch unreadable.
+LEAST_EVIDENCE_BYTES = 4 << 10
+_UNREADABLE, _REPAIRED = "unreadable", "repaired"
+_NAME = re.compile(
+    r"(?P<topic_id>[A-Za-z0-9_-]{22})\.(?P<partition>\d+)@(?P<first>\d+)-(?P<next>\d+)"
+    r"\.(?P<found_ms>\d+)\.(?P<state>unreadable|repaired)"
+)
+
+_log = structlog.get_logger()
+
+
+class OffsetRange(NamedTuple):
+    first_offset: int
+    next_offset: int
+
+
+class _File(NamedTuple):
+    name: str
+    key: ReplicaKey
+    range: OffsetRange
+    found_ms: int
+    is_unreadable: bool
+
+
+class DamagedBatches:
+    def __init__(self, disk: Disk, directory: PurePath, clock: Clock) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._clock = clock
+        # In the order of offsets.
+        self._ranges: dict[ReplicaKey, list[OffsetRange]] = {}
+        # Found by former incarnations of this broker, in logs that are not opened yet.
+        self._former: dict[ReplicaKey, set[OffsetRange]] = {}
+
+    def prepare(self) -> None:
+        """Raises OSError."""
+        self._disk.make_directory(self._directory)
+        self._disk.sync_directory(self._directory.parent)
+        for file in self._files():
+            if file.is_unreadable:
+                self._former.setdefault(file.key, set()).add(file.range)
+
+    def evidence_of(self, name: TopicPartition, key: ReplicaKey) -> Evidence:
+        """Called by the log of this replica when it makes a batch unreadable."""
+        return partial(self._keep, name, key)
+
+    def of(self, key: ReplicaKey) -> list[OffsetRange]:
+        return list(self._ranges.get(key, ()))
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self._ranges.values()))
+
+    def load(self, key: ReplicaKey, log: Log) -> None:
+        """After a log was opened: what former incarnations of this broker found in it, as far as
+        it is still there."""
+        former = {r for r in self._former.pop(key, ()) if _is_unreadable(log, r.first_offset)}
+        if former:
+            self._replace(key, sorted({*self._ranges.get(key, ()), *former}))
+
+    def cut(self, key: ReplicaKey, offset: int) -> None:
+        """The log ends there from now on, so that the leader sends again what lay behind."""
+        kept = [r for r in self._ranges.get(key, ()) if r.first_offset < offset]
+        self._replace(key, kept)
+
+    def forget(self, key: ReplicaKey) -> None:
+        self._ranges.pop(key, None)
+
+    def sweep(self) -> None:
+        """Marks what is repaired, and deletes the oldest of that. Blocks; raises OSError."""
+        for file in self._files():
+            if file.is_unreadable and file.range not in self._ranges.get(file.key, ()):
+                source = self._directory / file.name
+                target = file.name.removesuffix(_UNREADABLE) + _REPAIRED
+                self._disk.rename(source, self._directory / target)
+        self._delete_old(MAX_EVIDENCE_BYTES)
+
+    def _replace(self, key: ReplicaKey, ranges: list[OffsetRange]) -> None:
+        if ranges:
+            self._ranges[key] = ranges
+        else:
+            self._ranges.pop(key, None)
+
+    def _keep(
+        self,
+        name: TopicPartition,
+        key: ReplicaKey,
+        path: PurePath,
+        damaged: DamagedRange,
+        data: bytes,
+    ) -> None:
+        now_ms = self._clock.wall_ms()
+        described = {
+            "topic": name.topic,
+            "partition": name.partition,
+            "segment": path.name,
+            "position": damaged.position,
+            "bytes": damaged.size,
+            "first_offset": damaged.first_offset,
+            "next_offset": damaged.next_offset,
+            "reason": damaged.reason,
+            "found_at_ms": now_ms,
+        }
+        if self._delete_old(MAX_EVIDENCE_BYTES - len(data)) + len(data) > MAX_EVIDENCE_BYTES:
+            data = data[:LEAST_EVIDENCE_BYTES]
+        file = (
+            f"{key.topic_id}.{key.partition}@{damaged.first_offset}-{damaged.next_offset}"
+            f".{now_ms}.{_UNREADABLE}"
+        )
+        content = json.dumps(described).encode() + b"\n" + data
+        self._disk.write_atomically(self._directory / file, content, sync=True)
+        found = OffsetRange(damaged.first_offset, damaged.next_offset)
+        self._replace(key, sorted({*self._ranges.get(key, ()), found}))
+
+    def _delete_old(self, room_bytes: int) -> int:
+        """Deletes evidence of repaired damage that is too old or does not fit into the room;
+        returns how many bytes are left."""
+        oldest_ms = self._clock.wall_ms() - EVIDENCE_RETENTION_MS
+        files = sorted(self._files(), key=lambda file: file.found_ms)
+        sizes = {file.name: self._disk.file_size(self._directory / file.name) for file in files}
+        total = sum(sizes.values())
+        for file in files:
+            if file.is_unreadable or (file.found_ms >= oldest_ms and total <= room_bytes):
+                continue
+            self._disk.remove(self._directory / file.name)
+            total -= sizes[file.name]
+        return total
+
+    def _files(self) -> Iterator[_File]:
+        for name in sorted(self._disk.list_names(self._directory)):
+            match = _NAME.fullmatch(name)
+            if match is not None:
+                yield _File(
+                    name,
+                    ReplicaKey(match["topic_id"], int(match["partition"])),
+                    OffsetRange(int(match["first"]), int(match["next"])),
+                    int(match["found_ms"]),
+                    match["state"] == _UNREADABLE,
+                )
+
+
+def _is_unreadable(log: Log, offset: int) -> bool:
+    if not log.log_start_offset <= offset < log.log_end_offset:
+        return False
+    try:
+        header = log.header_at(offset)
+    except (LogCorruptError, OSError) as error:
+        _log.warning("damaged_batch_not_read", log=str(log.directory), why=str(error))
+        return False
+    return header.base_offset == offset and is_damaged(header)

@@ -1,0 +1,163 @@
+"""Damage in the only copy of a partition costs the damaged batch, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from tidelog.errors import RecordsDamagedError
+from tidelog.model import NO_EPOCH
+from tidelog.state_changes.event import Cause, Kind, Stage
+from tidelog_broker.partition.partition import Partition
+from tidelog_broker.storage.damaged_batches import (
+    EVIDENCE_RETENTION_MS,
+    MAX_EVIDENCE_BYTES,
+    DamagedBatches,
+)
+from tidelog_runtime.metadata.schema import LeaderAndIsr
+from unit.broker.broker_parts import DATA, KEY, append
+from unit.broker.damage.test_replica_repair import SEGMENT, Broker, flip, three_records
+from unit.broker.fake_log import NAME, state
+from unit.broker.log.builders import FakeClock
+from unit.broker.log.memory_disk import MemoryDisk
+
+ALONE = state(isr=(1,), replicas=(1,), min_isr=1)
+
+
+async def three_alone(broker: Broker) -> Partition:
+    partition = await broker.has(ALONE)
+    append(partition, *[bytes(100)] * 3)
+    return partition
+
+
+async def damaged_alone() -> tuple[Broker, Partition]:
+    """The second of three records is damaged, and has been read."""
+    broker = Broker()
+    partition = await three_alone(broker)
+    flip(broker, len(broker.disk.names[SEGMENT].data) // 2)
+    broker.read(partition)
+    await asyncio.sleep(1)
+    return broker, partition
+
+
+def consume(partition: Partition, offset: int) -> list[int]:
+    """The base offsets that a consumer gets."""
+    answer = partition.read_for_consumer(offset, NO_EPOCH, 1 << 20)
+    return [batch.header.base_offset for batch in answer.batches]
+
+
+async def test_the_only_copy_leads_on_and_keeps_all_but_the_damaged_batch() -> None:
+    broker, partition = await damaged_alone()
+    assert partition.leading is not None
+    assert partition.log.log_end_offset == 3
+    assert consume(partition, 0) == [0]
+    with pytest.raises(RecordsDamagedError, match="offsets 1 to 1 were damaged") as damaged:
+        consume(partition, 1)
+    assert (damaged.value.first_offset, damaged.value.next_offset) == (1, 2)
+    assert consume(partition, 2) == [2]
+    append(partition, b"more")
+    assert partition.log.log_end_offset == 4
+    await broker.stop()
+
+
+async def test_it_does_not_resign() -> None:
+    broker, _ = await damaged_alone()
+    assert broker.stored() == ALONE
+    assert broker.replicas.told(Kind.RESIGNATION, Kind.REPLICA_DAMAGED) == []
+    await broker.stop()
+
+
+async def test_the_damage_is_reported_once_with_its_offsets() -> None:
+    broker, partition = await damaged_alone()
+    broker.read(partition)
+    await asyncio.sleep(1)
+    (told,) = broker.replicas.told(Kind.BATCH_DAMAGED)
+    assert (told.name, told.cause, told.stage) == (NAME, Cause.CORRUPT, Stage.FAILED)
+    assert (told.details["first_offset"], told.details["next_offset"]) == (1, 2)
+    await broker.stop()
+
+
+async def test_a_follower_copies_the_unreadable_batch_like_any_other() -> None:
+    broker, partition = await damaged_alone()
+    batches = partition.log.read(0, max_bytes=1 << 20, up_to=3)
+    assert [batch.header.base_offset for batch in batches] == [0, 1, 2]
+    await broker.stop()
+
+
+async def test_the_next_incarnation_knows_what_is_unreadable() -> None:
+    broker, _ = await damaged_alone()
+    again = await broker.restart()
+    assert again.replicas.damaged == []
+    assert again.replicas.logs.damaged_batches.of(KEY) == [(1, 2)]
+    await again.stop()
+
+
+async def test_a_start_that_finds_damage_in_the_only_copy_cuts_nothing() -> None:
+    broker = Broker()
+    await three_alone(broker)
+    flip(broker, len(broker.disk.names[SEGMENT].data) // 2)
+    again = await broker.restart()
+    (damaged,) = again.replicas.damaged
+    assert damaged.unless_sole
+    again.repair.keep_only_copies([damaged])
+    partition = await again.has(replace(ALONE, leader_epoch=ALONE.leader_epoch + 1))
+    append(partition, b"more")
+    assert consume(partition, 2) == [2, 3]
+    assert not again.replicas.logs.is_out(KEY)
+    await again.stop()
+
+
+def led_by_another(before: LeaderAndIsr) -> LeaderAndIsr:
+    return state(leader=2, epoch=before.leader_epoch + 1, replicas=(1, 2), isr=(1, 2))
+
+
+async def test_once_another_replica_leads_the_batch_is_copied_from_it() -> None:
+    broker, partition = await damaged_alone()
+    await broker.has(led_by_another(ALONE))
+    await asyncio.sleep(1)
+    assert partition.log.log_end_offset == 1
+    assert 1 not in broker.stored().isr_ids
+    assert broker.replicas.logs.damaged_batches.of(KEY) == []
+    await broker.stop()
+
+
+async def test_where_others_have_the_records_the_log_is_cut_and_the_bytes_are_kept() -> None:
+    broker = Broker()
+    partition = await three_records(broker)
+    flip(broker, len(broker.disk.names[SEGMENT].data) // 2)
+    broker.read(partition)
+    await asyncio.sleep(1)
+    assert partition.log.log_end_offset == 1
+    (evidence,) = broker.disk.list_names(DATA / "evidence")
+    assert evidence.endswith(".unreadable")
+    broker.replicas.logs.damaged_batches.sweep()
+    (evidence,) = broker.disk.list_names(DATA / "evidence")
+    assert evidence.endswith(".repaired")
+    await broker.stop()
+
+
+def evidence(disk: MemoryDisk, *, state: str, found_ms: int, first: int, size: int = 10) -> None:
+    name = f"{KEY.topic_id}.0@{first}-{first + 1}.{found_ms}.{state}"
+    disk.write_atomically(DATA / "evidence" / name, bytes(size), sync=True)
+
+
+def test_old_evidence_of_what_is_repaired_is_deleted() -> None:
+    disk, clock = MemoryDisk(), FakeClock()
+    clock.now_ms += 2 * EVIDENCE_RETENTION_MS
+    old_ms = clock.wall_ms() - EVIDENCE_RETENTION_MS - 1
+    evidence(disk, state="repaired", found_ms=old_ms, first=0)
+    evidence(disk, state="repaired", found_ms=clock.wall_ms(), first=1)
+    DamagedBatches(disk, DATA / "evidence", clock).sweep()
+    assert [name.split("@")[1][0] for name in disk.list_names(DATA / "evidence")] == ["1"]
+
+
+def test_the_oldest_evidence_goes_where_all_of_it_takes_too_much() -> None:
+    disk, clock = MemoryDisk(), FakeClock()
+    half = MAX_EVIDENCE_BYTES // 2
+    for first in range(3):
+        at_ms = clock.wall_ms() - 10 + first
+        evidence(disk, state="repaired", found_ms=at_ms, first=first, size=half)
+    DamagedBatches(disk, DATA / "evidence", clock).sweep()
+    assert [name.split("@")[1][0] for name in disk.list_names(DATA / "evidence")] == ["1", "2"]
