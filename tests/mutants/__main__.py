@@ -110,8 +110,10 @@ def _judge(mutant: Mutant, seeds: int) -> Outcome:
     executed: Mapping[str, int] = {}
     try:
         with planted(mutant) as tree:
-            model = mutant.model
-            verdict = explore(tree, model) if model else simulate(tree, seeds=seeds)
+            if mutant.model:
+                verdict = explore(tree, mutant.model)
+            else:
+                verdict = simulate(tree, seeds=seeds, faults=mutant.faults)
             executed = collect(tree / REACHED)
     except PatchError as error:
         _say(str(error))
@@ -142,7 +144,7 @@ def _baseline(mutants: Sequence[Mutant], jobs: int) -> str:
 
 def _also_without(outcomes: Sequence[Outcome]) -> list[tuple[int, str]]:
     """Seeds beyond the baseline that found a bug, and show something without it, too."""
-    seeds = sorted({o.verdict.seeds for o in outcomes if o.is_found})
+    seeds = sorted({o.verdict.seed for o in outcomes if o.is_found})
     found = []
     for seed in seeds:
         if seed > BASELINE_SEEDS:
@@ -160,6 +162,7 @@ def report(outcomes: Sequence[Outcome]) -> list[dict[str, object]]:
             "found_by": outcome.verdict.found_by or None,
             "checker": "model" if outcome.mutant.model else "simulation",
             "seeds": outcome.verdict.seeds,
+            "seed": outcome.verdict.seed or None,
             "exceptions": outcome.verdict.exceptions,
             "message": outcome.verdict.message or None,
             "times_executed": outcome.times_executed,

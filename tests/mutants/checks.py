@@ -22,20 +22,29 @@ TIMEOUT_S = 1_800
 
 
 class Verdict(NamedTuple):
-    """`found_by`: name of the invariant or anomaly; '': nothing was found. `seeds`: how many
-    were run; 0: the model found it. `exceptions`: seeds that ended by one, and so by nothing.
-    `complete`: of the model, whether it saw every state, where it found nothing. `message`: of
-    the violation."""
+    """`found_by`: name of the invariant or anomaly; '': nothing was found, and `seed` is the one
+    that found it. `seeds`: how many were run; 0: the model found it. `exceptions`: seeds that
+    ended by one, and so by nothing. `complete`: of the model, whether it saw every state, where it
+    found nothing. `message`: of the violation."""
 
     found_by: str
     seeds: int = 0
     exceptions: int = 0
     complete: bool = True
     message: str = ""
+    seed: int = 0
 
 
-def simulate(tree: Path, *, seeds: int = MAX_SEEDS, first: int = 1, jobs: int = 1) -> Verdict:
-    """The seeds from `first` on, until a named violation is found."""
+def simulate(
+    tree: Path,
+    *,
+    seeds: int = MAX_SEEDS,
+    first: int = 1,
+    jobs: int = 1,
+    faults: Sequence[str] = (),
+) -> Verdict:
+    """The seeds from `first` on, until a named violation is found: all, or those with one of these
+    kinds of `faults`."""
     run = exceptions = 0
     while run < seeds and exceptions <= MAX_EXCEPTIONS:
         found = _run(
@@ -43,18 +52,21 @@ def simulate(tree: Path, *, seeds: int = MAX_SEEDS, first: int = 1, jobs: int = 
             "simulation",
             "--stop-at-first",
             "--json",
-            f"--first={first + run}",
+            f"--first={first}",
             f"--seeds={seeds - run}",
             f"--jobs={jobs}",
             f"--out={os.devnull}",
+            *(f"--with-fault={kind}" for kind in faults),
         )
         if found["name"] is None:
             return Verdict("", seeds, exceptions)
+        run += found["seeds"]
         if found["name"] not in NO_FINDINGS:
-            seeds_run = found["seed"] - first + 1
-            return Verdict(found["name"], seeds_run, exceptions, message=found["message"])
+            return Verdict(
+                found["name"], run, exceptions, message=found["message"], seed=found["seed"]
+            )
         exceptions += 1
-        run = found["seed"] - first + 1
+        first = found["seed"] + 1
     return Verdict("", run, exceptions)
 
 
@@ -77,5 +89,10 @@ def _run(tree: Path, module: str, *arguments: str) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
     except (IndexError, ValueError):
-        return {"name": EXCEPTION, "seed": sys.maxsize, "message": result.stderr[-2_000:]}
+        return {
+            "name": EXCEPTION,
+            "seed": sys.maxsize,
+            "seeds": sys.maxsize,
+            "message": result.stderr[-2_000:],
+        }
     return found

@@ -1,7 +1,8 @@
 """Patches that each plant one bug in the production rules.
 
 A patch is a unified diff below lines `Rule: …` (which rule is broken), `Story: …` (what goes
-wrong) and, where the model is to find it, `Model: …` (budgets of a scenario).
+wrong) and, where the model is to find it, `Model: …` (budgets of a scenario), or, where the bug
+needs certain faults, `Faults: …` (their kinds: only seeds whose plan has one are run).
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ class PatchError(Exception):
 
 
 class Mutant(NamedTuple):
-    """`model`: the scenario in which the model looks for it; '': the simulation does."""
+    """`model`: the scenario in which the model looks for it; '': the simulation does. `faults`:
+    only seeds with one of these kinds are run; empty: all."""
 
     name: str
     path: Path
@@ -29,6 +31,7 @@ class Mutant(NamedTuple):
     story: str
     model: str
     files: tuple[str, ...]
+    faults: tuple[str, ...] = ()
 
 
 def all_mutants(directory: Path = DIRECTORY) -> list[Mutant]:
@@ -50,4 +53,7 @@ def read(path: Path) -> Mutant:
             f"{path.name} changes {', '.join(wrong) or 'nothing'}; a patch changes production "
             f"files alone, which are below {' and '.join(PRODUCTION)}"
         )
-    return Mutant(path.stem, path, said["Rule"], said["Story"], said.get("Model", ""), files)
+    faults = tuple(said.get("Faults", "").split())
+    return Mutant(
+        path.stem, path, said["Rule"], said["Story"], said.get("Model", ""), files, faults
+    )

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from simulation.held_back import HELD_BACK, noting_held_back
 from simulation.move_rules import FOUND_BY_MOVE_RULES
+from simulation.readers import RESUMED
 from simulation.store import StoreAnswer
-from simulation.store_rules import ADDED_AGAIN
+from simulation.store_rules import ADDED_AGAIN, NEWEST_BEFORE_LONGEST
+from simulation.throttle_rules import MEMBER_UNBOUND
 from simulation.told_losses import TOLD_TO_CLIENTS
 from tidelog.errors import ErrorCode
 from tidelog.state_changes.json_form import EVENT
@@ -117,6 +119,9 @@ FOUND_BY_STORE_RULES = (
     "consent not needed after all",
     "intent finished by a successor",
     ADDED_AGAIN,
+    NEWEST_BEFORE_LONGEST,
+    MEMBER_UNBOUND,
+    RESUMED,
 )
 RULES = (
     *LOGGED.values(),

@@ -12,10 +12,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import PurePath
 
-# Of what a file or a directory gained since its last sync, a power failure keeps all,
-# nothing, or a torn part.
-_KEEP_ALL = 0.3
-_KEEP_NOTHING = 0.6
+# Of what a file gained since its last sync, a power failure keeps all, nothing or a torn part; or
+# the file has its full length, and pages of it hold zeros or whatever lay there before.
+_KEEP_ALL = 0.25
+_KEEP_NOTHING = 0.45
+_KEEP_TORN = 0.65
 PAGE_BYTES = 512
 
 
@@ -215,6 +216,20 @@ class SimDisk:
         names = self._directories.get(directory, {})
         return [name for name, inode in names.items() if inode.dropped is not None]
 
+    def durable_bytes(self, path: PurePath) -> int | None:
+        """How many bytes of a file, from its start on, are on the disk as they are in memory; None:
+        there is no such file. Without a durable name none are."""
+        inode = self._directories.get(path.parent, {}).get(path.name)
+        if inode is None:
+            return None
+        if self._durable.get(path.parent, {}).get(path.name) is not inode:
+            return 0
+        if inode.before is None:
+            return inode.synced_bytes
+        pairs = zip(inode.before, inode.data, strict=False)
+        shorter = min(len(inode.before), len(inode.data))
+        return next((n for n, (kept, now) in enumerate(pairs) if kept != now), shorter)
+
     def power_failure(self, rng: random.Random) -> int:
         """Leaves what was synced, and of the rest what chance leaves. Returns how many
         bytes and names are gone or are back."""
@@ -368,11 +383,30 @@ def _lose(inode: Inode, rng: random.Random) -> int:
         inode.sync()
         return max(1, before - len(durable))
     draw = rng.random()
+    is_full_length = False
     if draw >= _KEEP_ALL:
         if draw < _KEEP_NOTHING or inode.before is not None or len(durable) > before:
             inode.data = bytearray(durable)
-        else:
-            # Torn: a part of what was added, perhaps in the middle of a write.
+        elif draw < _KEEP_TORN:
+            # A part of what was added, perhaps in the middle of a write.
             del inode.data[rng.randint(len(durable), before) :]
+        else:
+            is_full_length = _spoil(inode.data, len(durable), rng)
     inode.sync()
-    return max(1, before - len(inode.data)) if len(inode.data) != before else 0
+    if is_full_length or len(inode.data) != before:
+        return max(1, before - len(inode.data))
+    return 0
+
+
+def _spoil(data: bytearray, start: int, rng: random.Random) -> bool:
+    """The length was written, and not all pages from `start` on were: these hold zeros or garbage.
+    Any of them may be, whatever comes before it. Returns whether anything is lost."""
+    pages = list(range(start, len(data), PAGE_BYTES))
+    if not pages:
+        return False
+    unwritten = [page for page in pages if rng.random() < 0.5] or [rng.choice(pages)]
+    zeros = rng.random() < 0.5
+    for first in unwritten:
+        size = min(PAGE_BYTES, len(data) - first)
+        data[first : first + size] = bytes(size) if zeros else rng.randbytes(size)
+    return True

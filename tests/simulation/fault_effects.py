@@ -164,6 +164,8 @@ _LOOKS: dict[str, _Look] = {
     "topic_recreated": _topic_there(AGAIN),
     # In the end it has lost the partitions that it is about to regain.
     "partitions_removed": _has_shrunk,
+    "older_tail": _counted(lambda w, f: w.directed_reached[f.kind]),
+    "lost_join": _counted(lambda w, f: w.directed_reached[f.kind]),
     "move": _counted(_moves_wanted),
     "move_and_back": _counted(_moves_wanted),
     "move_cancelled": _counted(_moves_wanted),

@@ -172,12 +172,15 @@ KINDS: dict[str, Kind] = {
         lambda r, c: (f"broker-{c.loser}", r.choice(("read", "write")), r.randint(1, 2)),
         (500, 6_000),
     ),
-    "disk_full": Kind(lambda r, c: (c.broker(r), r.randint(0, 2_000)), (500, 6_000)),
+    "disk_full": Kind(lambda r, c: (c.broker(r), r.randint(0, 2_000)), (500, 12_000)),
     "bit_flip": Kind(_the_loser, (0, 0)),
     # Metadata.
     "topic_deleted": Kind(lambda r, _: (r.randint(1, 3),), (500, 6_000)),
     "topic_recreated": Kind(lambda r, _: (r.randint(1, 3),), (500, 6_000), 1.5),
     "partitions_removed": Kind(lambda r, _: (r.randint(1, 2),), (3_000, 10_000), 1.5),
+    # Whose steps depend on who leads then; in stories alone. The number chooses a partition.
+    "older_tail": Kind(lambda r, _: (r.randrange(1_000),), (12_000, 14_000), 0.0),
+    "lost_join": Kind(lambda r, _: (r.randrange(1_000),), (14_000, 15_000), 0.0),
     # Partitions, to other replicas; in stories alone. One that is moved away and back is so at
     # the end, one that is cancelled, too.
     "move": Kind(_two_numbers, (500, 6_000), 0.0),

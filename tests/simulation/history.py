@@ -164,6 +164,11 @@ class Recorder:
         topic = self._invariants.store.topics.get(partition.topic)
         return None if topic is None else PartitionId(topic.topic_id, partition.partition)
 
+    def topic_id(self, topic: str) -> str | None:
+        """Of the topic that has the name now."""
+        found = self._invariants.store.topics.get(topic)
+        return found.topic_id if found is not None else None
+
     def has_lost(self, partition: TopicPartition) -> bool:
         place = self._place_now(partition)
         return any(loss.partition == place for loss in self._invariants.losses)
@@ -389,8 +394,11 @@ class Recorder:
         except Violation as violation:  # a callback of the library
             self._invariants.note(violation)
 
-    def truncation_told(self, client: str, error: LogTruncatedError) -> None:
-        self.losses.truncation_told(client, self._places(error.partition), error)
+    def truncation_told(
+        self, client: str, error: LogTruncatedError, *, resumes: bool = False
+    ) -> None:
+        places = self._places(error.partition)
+        self.losses.truncation_told(client, places, error, resumes=resumes)
 
     # -- the rest --------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from simulation.data_losses import replica_in
+from simulation.directed_faults import DirectedFaults
 from simulation.fault_effects import began
 from simulation.faults import Fault
 from simulation.loop import SimProcess
@@ -42,6 +43,7 @@ class FaultInjector:
         # How many faults of each kind had an effect.
         self.effects: Counter[str] = Counter()
         self._metadata = MetadataFaults(world)
+        self._directed = DirectedFaults(world)
         self._begin: dict[str, Callable[[Fault, random.Random], End]] = {
             "loss": self._weather,
             "delay": self._weather,
@@ -77,6 +79,7 @@ class FaultInjector:
             "disk_full": self._disk_full,
             "bit_flip": self._bit_flip,
             **self._metadata.begin,
+            **self._directed.begin,
         }
 
     @property
@@ -91,6 +94,7 @@ class FaultInjector:
         """Everything runs, and everybody reaches everybody."""
         world = self._world
         world.trace("heal")
+        self._directed.heal()
         self._network.lift_all()
         world.etcd.come_back()
         world.etcd.elect_leader()

@@ -163,7 +163,7 @@ class Invariants:
         self._names[partition] = TopicPartition(topic, partition.partition)
         replica = self.replicas.of(broker.broker_id, partition)
         self._replica_of[log] = replica
-        replica.open_with(log)
+        replica.disk_log = log
         end = log.log_end_offset
         key = (broker.broker_id, partition)
         # What flipped bits have damaged may be noticed, and cut, at any later start.
@@ -182,6 +182,8 @@ class Invariants:
                 replica, Life(broker), log.log_start_offset, found, lost=lost
             )
         )
+        segments = [(s.next_offset, s.base_offset, s.size) for s in log._segments]
+        replica.durable.opened(segments, end)
 
     def _broker_with(self, disk: Disk) -> WatchedBroker:
         for broker in self._world.brokers.values():
@@ -190,7 +192,13 @@ class Invariants:
         raise LookupError("a log was opened on a disk that belongs to no broker")
 
     def log_appended(self, log: Log, batches: Sequence[Batch]) -> None:
-        self._replica_of[log].log.append(batch.header for batch in batches)
+        replica = self._replica_of[log]
+        self._note_written(log, replica)
+        self._noting(lambda: self.replicas.appended(replica, (batch.header for batch in batches)))
+
+    def _note_written(self, log: Log, replica: Replica) -> None:
+        active = log._segments.active
+        replica.durable.written(log.log_end_offset, active.base_offset, active.size)
 
     def log_before_cut(self, log: Log, offset: int) -> None:
         self._noting(lambda: self.replicas.before_cut(self._replica_of[log], offset))
@@ -200,6 +208,8 @@ class Invariants:
 
     def log_cut(self, log: Log, offset: int) -> None:
         self.replicas.cut(self._replica_of[log], offset)
+        # It ends within what was noted as one, where it was opened longer.
+        self._note_written(log, self._replica_of[log])
         for producer_id, entry in log.producers.states.entries:
             if entry.end_offset > log.log_end_offset:
                 self.found(
@@ -241,12 +251,23 @@ class Invariants:
         self.replicas.reset(self._replica_of[log], offset)
 
     def log_start_moved(self, log: Log) -> None:
-        self._replica_of[log].log.forget_below(log.log_start_offset)
+        replica = self._replica_of[log]
+        self._noting(lambda: self.replicas.start_moved(replica, log.log_start_offset))
 
     def log_synced(self, log: Log) -> None:
-        """An fsync that succeeds after one that failed brings nothing back (interleaving 9)."""
+        """What counts as synced is on the disk. An fsync that succeeds after one that failed brings
+        nothing back (interleaving 9)."""
         replica = self._replica_of[log]
         disk = self._world.brokers[replica.broker_id].machine.disk
+        durable = replica.durable.look(disk, log.directory)
+        if durable < log.flushed_offset:
+            self.found(
+                "synced_not_on_disk",
+                f"all up to {log.flushed_offset} is taken for synced, and up to {durable} it is on "
+                "the disk",
+                broker=replica.broker_id,
+                log=str(log.directory),
+            )
         for name in disk.dropped_in(log.directory):
             base, _, suffix = name.partition(".")
             if suffix == "log" and int(base) < log.flushed_offset:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import random
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -24,16 +26,23 @@ RETRY_PAUSE_S = 0.5
 FETCH_WAIT_MS = 1_000
 # After healing.
 READ_ON_S = 20.0
+CONSUMER_LASTS_S = (4.0, 12.0)
+RESUMED = "partition resumed by another consumer"
 LOOK_INTERVAL_S = 0.1
 
 _UNKNOWN_TOPIC = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 class Reader:
-    """Runs as `client` until `end`."""
+    """Runs as `client` until `end`. With `rng` its consumer ends now and then, and another resumes
+    where it was, as a task of Spark does."""
 
     def __init__(
-        self, client: ClientProcess, recorder: Recorder, partitions: Sequence[TopicPartition]
+        self,
+        client: ClientProcess,
+        recorder: Recorder,
+        partitions: Sequence[TopicPartition],
+        rng: random.Random | None = None,
     ) -> None:
         self.name = client.name
         self.partitions = partitions
@@ -41,12 +50,20 @@ class Reader:
         self._recorder = recorder
         self._consumer: Consumer | None = None
         self._ending = False
+        self._rng = rng
+        # Where each partition is to be resumed: the next offset, and the epoch before it.
+        self._reached: dict[TopicPartition, tuple[int, int]] = {}
 
     def end(self) -> None:
         """Soon."""
         self._ending = True
 
     async def run(self) -> None:
+        while not self._ending:
+            await self._read_on()
+
+    async def _read_on(self) -> None:
+        """As one consumer, for as long as it lives."""
         consumer = self._consumer = self._client.consumer(
             max_wait_ms=FETCH_WAIT_MS,
             on_out_of_range=OnOutOfRange.ERROR,
@@ -54,8 +71,16 @@ class Reader:
         )
         async with consumer:
             consumer.assign(self.partitions)
+            if not await self._resume(consumer):
+                return
+            loop = asyncio.get_running_loop()
+            lasts_s = self._rng.uniform(*CONSUMER_LASTS_S) if self._rng is not None else math.inf
+            over_at = loop.time() + lasts_s
             repositioned: frozenset[TopicPartition] = frozenset()
-            while not self._ending:
+            if self._rng is not None:
+                # It begins at the start of those that it does not resume.
+                repositioned = frozenset(self.partitions) - self._reached.keys()
+            while not self._ending and loop.time() < over_at:
                 try:
                     records = await consumer.poll(POLL_TIMEOUT_MS)
                 except TidelogError as error:
@@ -63,11 +88,29 @@ class Reader:
                     continue
                 self._recorder.polled(self.name, records, repositioned=repositioned)
                 repositioned -= {TopicPartition(r.topic, r.partition) for r in records}
+                for r in records:
+                    partition = TopicPartition(r.topic, r.partition)
+                    self._reached[partition] = r.offset + 1, r.leader_epoch
+
+    async def _resume(self, consumer: Consumer) -> bool:
+        """Whether it could be: a broker may be asked for metadata."""
+        for partition, (offset, read_epoch) in self._reached.items():
+            topic_id = self._recorder.topic_id(partition.topic)
+            if topic_id is None:
+                continue
+            try:
+                await consumer.resume(partition, offset, topic_id=topic_id, read_epoch=read_epoch)
+            except TidelogError:
+                await asyncio.sleep(RETRY_PAUSE_S)
+                return False
+            self._recorder.losses.seen[RESUMED] += 1
+        return True
 
     async def _told(self, consumer: Consumer, error: TidelogError) -> frozenset[TopicPartition]:
         """Goes where the error says; returns which partitions it has moved in."""
         if isinstance(error, LogTruncatedError):
-            self._recorder.truncation_told(self.name, error)
+            resumes = self._rng is not None
+            self._recorder.truncation_told(self.name, error, resumes=resumes)
         moves = error.code is ErrorCode.OFFSET_OUT_OF_RANGE
         if error.code in _UNKNOWN_TOPIC and is_short_lived(self.partitions[0].topic):
             self._recorder.told_of_another_topic(self.name)
@@ -76,12 +119,22 @@ class Reader:
             await asyncio.sleep(RETRY_PAUSE_S)
             return frozenset()
         self._client.trace("consumer_repositioned", why=error.message)
+        self._begin_again()
         try:
             await consumer.seek_to_beginning()
         except TidelogError:
             await asyncio.sleep(RETRY_PAUSE_S)
             return frozenset()
+        finally:
+            # While it waits for leaders it may have read on.
+            self._begin_again()
         return frozenset(consumer.assignment)
+
+    def _begin_again(self) -> None:
+        """Where consumers are resumed, the next one knows nothing of what came before."""
+        self._reached.clear()
+        if self._rng is not None:
+            self._recorder.losses.begins_again(self.name)
 
     def missing(self, ends: Mapping[TopicPartition, int]) -> tuple[TopicPartition, int] | None:
         """A partition that it has not read to its end, and how far it has."""

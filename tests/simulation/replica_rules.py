@@ -7,14 +7,14 @@ watermark of any leader.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from simulation.partition_id import PartitionId
 from simulation.replicas import Committed, Loss, Owner, Replica, ReplicaState, where
 from simulation.shadow_logs import Entry, ShadowLog, common_end, first_difference
-from simulation.store_rules import StoreRules
+from simulation.store_rules import NEWEST_BEFORE_LONGEST, StoreRules
 from simulation.violation import Violation
-from tidelog.model import NO_EPOCH
+from tidelog.model import NO_EPOCH, NO_PRODUCER_ID, BatchHeader
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
 
 
@@ -84,7 +84,9 @@ class ReplicaRules:
                 "lost nothing",
                 **where(replica),
             )
-        replica.synced = min(replica.synced, end)
+        replica.durable.cut(end)
+        if lost:
+            replica.producer_epochs.clear()
         if isinstance(found, int):
             replica.log.cut(found)
             replica.log.forget_below(start)
@@ -120,12 +122,43 @@ class ReplicaRules:
     def cut(self, replica: Replica, offset: int) -> None:
         self.cuts += offset < replica.log.end
         replica.log.cut(offset)
-        replica.synced = min(replica.synced, offset)
+        replica.durable.cut(offset)
+        replica.producer_epochs.clear()
         replica.verified = min(replica.verified, offset)
 
     def reset(self, replica: Replica, offset: int) -> None:
         replica.log.reset(offset)
-        replica.synced = replica.verified = offset
+        replica.durable.reset(offset)
+        replica.producer_epochs.clear()
+        replica.verified = offset
+
+    def appended(self, replica: Replica, headers: Iterable[BatchHeader]) -> None:
+        """A producer's epoch never falls within a log: who has a newer one has fenced all before
+        it."""
+        for header in headers:
+            replica.log.add(Entry.of(header))
+            producer_id, epoch = header.producer_id, header.producer_epoch
+            newest = replica.producer_epochs.get(producer_id, epoch)
+            if producer_id != NO_PRODUCER_ID and epoch < newest:
+                raise Violation(
+                    "producer_epoch_fell",
+                    f"producer {producer_id} wrote offset {header.base_offset} in epoch {epoch} "
+                    f"after epoch {newest}",
+                    **where(replica),
+                )
+            replica.producer_epochs[producer_id] = epoch
+
+    def start_moved(self, replica: Replica, start: int) -> None:
+        """Retention has deleted all below `start`: it deletes nothing above what is committed."""
+        replica.log.forget_below(start)
+        replica.durable.forget_below(start)
+        committed = self.committed_of(replica.partition)
+        if start > committed.log.end:
+            raise Violation(
+                "deleted_above_committed",
+                f"the log begins at {start}, and leaders have committed up to {committed.log.end}",
+                **where(replica),
+            )
 
     def removed(self, replica: Replica) -> None:
         """Its directory was set aside or deleted by a running broker."""
@@ -280,6 +313,7 @@ class ReplicaRules:
         committed.unclean_epoch = state.unclean_leader_epoch
         kept = common_end(replica.log, committed.log)
         self._judge_kept(replica, state, committed, kept)
+        self._judge_newest_epoch(replica, state)
         self._on_loss(Loss(replica.partition, state.unclean_leader_epoch, kept, committed.log.end))
         committed.lost_fences += [
             (entry, state.unclean_leader_epoch)
@@ -326,6 +360,40 @@ class ReplicaRules:
                     f"up to {common_end(other.log, committed.log)}",
                     **where(replica),
                 )
+
+    def _judge_newest_epoch(self, replica: Replica, state: LeaderAndIsr) -> None:
+        """Of live replicas one is elected whose log ends in the newest leader epoch, however long
+        others are: an older epoch's tail was never committed."""
+        key = (replica.partition, state.leader_epoch)
+        if not replica.log.entries:
+            return
+        own = replica.log.entries[-1].leader_epoch
+        epochs = []
+        for member in self._store.live_before_unclean.get(key, ()):
+            other = self.replicas.get((member.broker_id, replica.partition))
+            if (
+                other is None
+                or not other.log.entries
+                or other.owner is None
+                or other.owner.broker_epoch != member.broker_epoch
+                or (other.disk_log is not None and other.disk_log.failed is not None)
+            ):
+                continue
+            epochs.append(other.log.entries[-1].leader_epoch)
+            if epochs[-1] > own:
+                raise Violation(
+                    "older_epoch_elected",
+                    f"its log ends in epoch {own}, that of broker {member.broker_id}, which was "
+                    f"live, in epoch {epochs[-1]}",
+                    **where(replica),
+                )
+        ends = {
+            self.replicas[m.broker_id, replica.partition].log.end
+            for m in self._store.live_before_unclean.get(key, ())
+            if (m.broker_id, replica.partition) in self.replicas
+        }
+        if any(epoch < own for epoch in epochs) and max(ends, default=0) > replica.log.end:
+            self._store.seen[NEWEST_BEFORE_LONGEST] += 1
 
     def _judge_commit(
         self, replica: Replica, now: ReplicaState, state: LeaderAndIsr, committed: Committed

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from simulation.durable_ends import DurableEnd
 from simulation.partition_id import PartitionId
 from simulation.shadow_logs import Entry, ShadowLog
 from tidelog.model import NO_EPOCH
@@ -42,7 +43,7 @@ class DiskLog(Protocol):
     """What a production `Log` shows of itself."""
 
     @property
-    def flushed_offset(self) -> int: ...
+    def failed(self) -> object | None: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -61,16 +62,13 @@ class Replica:
     leading: object | None = None  # in the epoch in which it was last seen leading
     high_watermark: int = -1
     disk_log: DiskLog | None = None  # as last opened
-    synced: int = 0  # known to be on the disk when it was opened before
+    durable: DurableEnd = field(default_factory=DurableEnd)
+    # The newest epoch of each producer since the log was last opened or cut.
+    producer_epochs: dict[int, int] = field(default_factory=dict)
 
     @property
     def synced_end(self) -> int:
-        flushed = self.disk_log.flushed_offset if self.disk_log else 0
-        return min(self.log.end, max(self.synced, flushed))
-
-    def open_with(self, log: DiskLog) -> None:
-        self.synced = self.synced_end
-        self.disk_log = log
+        return min(self.log.end, self.durable.offset)
 
 
 @dataclass(slots=True)

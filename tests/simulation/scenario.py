@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from simulation.acknowledgers import broker_id_of
+from simulation.controller_watch import ControllerWatch
 from simulation.coverage import Coverage
 from simulation.fault_effects import struck
 from simulation.faults import Fault
@@ -26,12 +27,14 @@ from simulation.final_checks import (
 from simulation.history import Recorder
 from simulation.injector import FaultInjector
 from simulation.invariants import Invariants
+from simulation.lag_watch import LagWatch
 from simulation.last_move import require_moved_off_the_dead
 from simulation.liveness import require_healed, require_writable
 from simulation.observation import patched
 from simulation.plans import draw_one_more, draw_plan
 from simulation.readers import require_read
 from simulation.recovery_operator import Operator
+from simulation.throttle_rules import watching_throttle
 from simulation.violation import Violation
 from simulation.workload import TOPICS, Workload, drain, draw_topics
 from simulation.world import Settings, World
@@ -137,7 +140,8 @@ def _run(world: World, plan: list[Fault], result: Result, *, goes_on: bool) -> N
     world.on_fault(lambda fault, phase: recorder.nemesis(f"{phase} {fault.kind}", str(fault.args)))
     try:
         watched, noted = invariants.watching(), coverage.noting()
-        with watched, noted, world.mover.heard(), _short_deliveries():
+        throttled = watching_throttle(invariants.found, recorder.losses.seen)
+        with watched, noted, throttled, world.mover.heard(), _short_deliveries():
             world.run(_live(world, invariants, recorder, injector, plan, goes_on=goes_on))
             invariants.raise_found()
             contents = read_replicas(world, invariants)
@@ -198,6 +202,8 @@ async def _live(
     *,
     goes_on: bool,
 ) -> None:
+    watches = (LagWatch(world, invariants), ControllerWatch(world))
+    watching = [asyncio.create_task(watch.run()) for watch in watches]
     workload = Workload(world, recorder, draw_topics(world.rng("topics")))
     await workload.start()
     await injector.run(plan)
@@ -232,3 +238,5 @@ async def _live(
     await require_healed(world, invariants)
     await require_moved_off_the_dead(world, invariants, _flipped(plan))
     await require_healed(world, invariants)
+    for task in watching:
+        task.cancel()

@@ -123,6 +123,9 @@ class EtcdServer:
         if host in self._refused:
             self._refused.remove(host)
 
+    def serves_watches(self, host: str) -> bool:
+        return not any(host.startswith(refused) for refused in self._refused)
+
     def _break_watches(self) -> None:
         for stream in list(self._streams):
             self._break(stream)

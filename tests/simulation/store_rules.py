@@ -45,6 +45,7 @@ from tidelog_runtime.metadata.store import Changed, KeyValue
 SYNCED = "synced"
 MANUAL = "manual"
 ADDED_AGAIN = "removed partition added again"
+NEWEST_BEFORE_LONGEST = "newest epoch elected before a longer log"
 
 
 class Registered(NamedTuple):
@@ -83,6 +84,8 @@ class StoreRules:
         self._last_epoch: dict[PartitionId, int] = {}  # of removed partitions
         # What an unclean election found, by its leader epoch.
         self.before_unclean: dict[tuple[PartitionId, int], LeaderAndIsr] = {}
+        # Who ran before it was held, where any live replica could be elected.
+        self.live_before_unclean: dict[tuple[PartitionId, int], tuple[Member, ...]] = {}
         self._given_up: set[tuple[PartitionId, int]] = set()  # by consent, of leader epochs
         self.seen: Counter[str] = Counter()  # what happened, for the coverage
         self._reign_of_intent: dict[str, int] = {}
@@ -404,6 +407,14 @@ class StoreRules:
         or goes while the election is under way is not known to it."""
         since = self.partitions[partition].revision
         self._judge_consent(partition, old, new)
+        if self.permits_loss(partition, new.leader_epoch):
+            self.live_before_unclean[partition, new.leader_epoch] = tuple(
+                Member(broker_id, found.broker_epoch)
+                for broker_id, found in self.registered.items()
+                if broker_id in old.replicas
+                and found.registration.state == RUNNING
+                and found.broker_epoch < since
+            )
         if self._is_by_config_alone(partition, old, new):
             self.seen["elected uncleanly as the topic allows"] += 1
         for member in (*old.isr, *old.eligible):

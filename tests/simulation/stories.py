@@ -388,6 +388,48 @@ def _deafness(broker: str, at_ms: int, duration_ms: int, cluster: Cluster) -> li
     ]
 
 
+def _older_tail(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """Of two live replicas the one with the shorter log has the newer epoch."""
+    del cluster
+    first_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 28_000)
+    return [
+        fault
+        for at_ms in (first_ms, first_ms + 14_500)
+        for fault in (
+            Fault(at_ms, "older_tail", (rng.randrange(1_000),), 13_000),
+            Fault(at_ms + 9_500, "consent", ("live_replicas",), 2_000),
+        )
+    ]
+
+
+def _lost_join(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """Followers register again while the proposals that let them join are lost."""
+    del cluster
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 30_000)
+    return [
+        Fault(at_ms + n * 15_500, "lost_join", (rng.randrange(1_000),), 15_000) for n in range(2)
+    ]
+
+
+def _name_handed_over_unseen(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """Leaders do not hear from the store that a name has another holder, beside which the former
+    writes on: what their logs say has to fence that one."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 18_000)
+    away = rng.randint(1, cluster.brokers)
+    return [
+        Fault(at_ms, "watch_loss", (f"broker-{n}",), 16_000)
+        for n in range(1, cluster.brokers + 1)
+        if n != away
+    ]
+
+
+def _long_full_disk(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """A disk takes nothing for much longer than a follower may lag, while others are written to."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 14_000)
+    room = rng.randint(0, 500)
+    return [Fault(at_ms, "disk_full", (cluster.broker(rng), room), rng.randint(9_000, 14_000))]
+
+
 STORIES: tuple[Callable[[random.Random, Cluster], list[Fault]], ...] = (
     _stale_joiner,
     _slow_hand_over,
@@ -414,4 +456,8 @@ STORIES: tuple[Callable[[random.Random, Cluster], list[Fault]], ...] = (
     _dropped_pages,
     _slow_follower,
     _restored_store,
+    _older_tail,
+    _lost_join,
+    _name_handed_over_unseen,
+    _long_full_disk,
 )

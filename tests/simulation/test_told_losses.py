@@ -30,6 +30,7 @@ def told_losses(*losses: Loss) -> ToldLosses:
         losses=list(losses),
         name_of=lambda _: SEA,
         store=SimpleNamespace(
+            first_epoch={},
             before_unclean={(PLACE, loss.leader_epoch): None for loss in losses},
             topics={SEA.topic: SimpleNamespace(topic_id=PLACE.topic_id)},
         ),

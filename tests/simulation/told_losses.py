@@ -69,6 +69,13 @@ class ToldLosses:
         reached = self._reached.setdefault(key, {})
         reached[leader_epoch] = max(offset, reached.get(leader_epoch, offset))
 
+    def begins_again(self, client: str) -> None:
+        """It reads from the start of every partition, and its next consumer knows nothing of what
+        came before."""
+        for key in [key for key in self._reached if key[0] == client]:
+            del self._reached[key]
+            self._last.pop(key, None)
+
     # -- what clients are told ---------------------------------------------------------------
 
     def election_told(
@@ -89,12 +96,21 @@ class ToldLosses:
             self._told_epoch[client, partition] = max(before, election.leader_epoch)
 
     def truncation_told(
-        self, client: str, lives: Sequence[PartitionId], error: LogTruncatedError
+        self,
+        client: str,
+        lives: Sequence[PartitionId],
+        error: LogTruncatedError,
+        *,
+        resumes: bool = False,
     ) -> None:
-        """Raises `Violation`."""
+        """`resumes`: the client reads by one consumer after the other, and one that resumes hears
+        of what its predecessor has read in this way alone. Raises `Violation`."""
         self.seen[TRUNCATION_TOLD] += 1
         for partition in lives:
             self.sought(client, partition)
+            if resumes:
+                before = self._told_epoch.get((client, partition), NO_EPOCH)
+                self._told_epoch[client, partition] = max(before, error.leader_epoch)
         added_again = (self._invariants.store.first_epoch.get(p, NO_EPOCH) for p in lives)
         if any(error.read_epoch < first <= error.leader_epoch for first in added_again):
             return  # What it read went with the removed partition of this number.

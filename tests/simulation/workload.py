@@ -51,9 +51,11 @@ class TopicPlan:
         return [TopicPartition(self.name, number) for number in range(self.partitions)]
 
 
+SYNCED_TOPIC = "lake"
 TOPICS = (
-    TopicPlan("sea", 3, 3, batches_per_second=1.3),
-    TopicPlan("lake", 1, 3, {"durability": "synced"}, batches_per_second=0.5),
+    # Segments are rolled beside named producers, so that their state is carried over.
+    TopicPlan("sea", 3, 3, {"segment_ms": "1500"}, batches_per_second=1.3),
+    TopicPlan(SYNCED_TOPIC, 1, 3, {"durability": "synced"}, batches_per_second=0.8),
     TopicPlan("pond", 1, 2, {"min_insync_replicas": "1"}, batches_per_second=0.5),
     TopicPlan("brook", 1, 3, {"min_insync_replicas": "1"}, Acks.LEADER, batches_per_second=0.3),
 )
@@ -71,6 +73,7 @@ CREEK = TopicPlan(
     keeps_all=False,
 )
 MAX_RECORDS_A_BATCH = 10
+GUEST_RECORDS = 5
 PRODUCER_NAME = "ship"
 MAX_HOLDERS = 12
 # How long a holder of the name is left alone, and how long it writes on beside the next.
@@ -127,6 +130,8 @@ class Workload:
         self._visits = 0
         world.on_topic_created.append(self._visit)
         world.on_topic_given_up.append(self._leave)
+        world.write_to = self._write_to
+        self._guests = 0
 
     async def start(self) -> None:
         client = self._world.client("setup")
@@ -143,7 +148,7 @@ class Workload:
         self._producing.append(self._world.client("old").spawn(self._send_old_sequences()))
         kept = [p for plan in self.topics if plan.keeps_all for p in plan.all_partitions]
         self._read("c1", kept)
-        self._read("c2", [p for p in kept if p.topic == self.topics[0].name])
+        self._read("c2", [p for p in kept if p.topic != SYNCED_TOPIC], resumes=True)
         reader = self._world.client("ends")
         reader.spawn(self._read_ends(reader, "ends"))
 
@@ -177,9 +182,12 @@ class Workload:
         name, loss = untold[0]
         raise Violation("loss_not_told", f"{name} was not told of it", loss=loss)
 
-    def _read(self, name: str, partitions: Sequence[TopicPartition]) -> Reader:
+    def _read(
+        self, name: str, partitions: Sequence[TopicPartition], *, resumes: bool = False
+    ) -> Reader:
         client = self._world.client(name)
-        reader = Reader(client, self._recorder, partitions)
+        rng = self._world.rng(f"workload/{name}") if resumes else None
+        reader = Reader(client, self._recorder, partitions, rng)
         self.readers.append(reader)
         client.spawn(reader.run())
         return reader
@@ -357,6 +365,44 @@ class Workload:
         self._recorder.send_ended(name, partition, values, report, outcome=outcome)
         return not fenced
 
+    def _write_to(self, partition: TopicPartition, broker_id: int, batches: int) -> None:
+        """In the background, as a client that knows this broker alone: others may know another
+        leader."""
+        if self._stopping.is_set():
+            return
+        self._guests += 1
+        client = self._world.client(f"guest-{self._guests}")
+        acks = next(plan.acks for plan in self.topics if plan.name == partition.topic)
+        bootstrap = [self._world.brokers[broker_id].address]
+        writing = client.spawn(self._write_as_guest(client, partition, acks, bootstrap, batches))
+        self._producing.append(writing)
+
+    async def _write_as_guest(
+        self,
+        client: ClientProcess,
+        partition: TopicPartition,
+        acks: Acks,
+        bootstrap: list[str],
+        batches: int,
+    ) -> None:
+        plan = TopicPlan(partition.topic, 1, 1, acks=acks)
+        producer = client.producer(
+            bootstrap,
+            acks=acks,
+            linger_ms=0,
+            request_timeout_ms=REQUEST_TIMEOUT_MS,
+            delivery_timeout_ms=REQUEST_TIMEOUT_MS,
+        )
+        async with producer:
+            handed_over = []
+            for _ in range(batches):
+                values = [self._recorder.new_value() for _ in range(GUEST_RECORDS)]
+                delivery = await self._hand_over(producer, client.name, partition, values)
+                if delivery is not None:
+                    handed_over.append((delivery, values))
+            for delivery, values in handed_over:
+                await self._settle(delivery, client.name, plan, partition, values)
+
     # -- reading ---------------------------------------------------------------------------
 
     async def _read_ends(self, client: ClientProcess, name: str) -> None:
@@ -400,7 +446,7 @@ async def drain(
     to, which is below the end where `timeout_s` were not enough."""
     reached = dict.fromkeys(ends, 0)
     async with client.consumer(max_wait_ms=FETCH_WAIT_MS) as consumer:
-        consumer.assign(ends, start=OffsetPosition.EARLIEST)
+        consumer.assign(list(ends), start=OffsetPosition.EARLIEST)
         for partition in ends:
             recorder.poll_invoked(client.name, partition, final=True)
         try:

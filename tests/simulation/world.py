@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
@@ -19,6 +20,7 @@ from simulation.processes import BrokerProcess, ClientProcess, ControllerProcess
 from simulation.store import EtcdServer
 from simulation.trace import Tracer
 from simulation.violation import Violation
+from tidelog.model import TopicPartition
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replicas import replica_manager
 from tidelog_runtime.metadata.keys import Keys
@@ -100,6 +102,10 @@ class World:
         # Called with the topic: it is there now; it is about to be deleted for good.
         self.on_topic_created: list[Callable[[str], None]] = []
         self.on_topic_given_up: list[Callable[[str], None]] = []
+        # Has somebody write so many batches to a partition, by way of one broker alone.
+        self.write_to: Callable[[TopicPartition, int, int], None] = lambda *_: None
+        # How often a directed fault of each kind came to the step that it is for.
+        self.directed_reached: Counter[str] = Counter()
         self._on_log: list[OnLog] = []
 
     # -- for those who look on ---------------------------------------------------------

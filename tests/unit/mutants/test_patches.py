@@ -11,6 +11,7 @@ import pytest
 from mutants.explore import scenario
 from mutants.planted import Mutant, PatchError, all_mutants, read
 from mutants.tree import ROOT, apply, plant_counters
+from simulation.faults import KINDS
 
 MUTANTS = all_mutants()
 MIN_MUTANTS = 25
@@ -42,6 +43,12 @@ def test_a_patch_names_its_rule_and_a_scenario_that_there_is(mutant: Mutant) -> 
     assert len(mutant.rule) > 20
     assert mutant.story.endswith(".")
     scenario(mutant.model.split() or ["faults=1", "records=1", "epochs=1"])
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_patch_names_faults_that_there_are(mutant: Mutant) -> None:
+    assert set(mutant.faults) <= set(KINDS)
+    assert not (mutant.faults and mutant.model)
 
 
 def test_two_patches_never_break_a_rule_in_the_same_way() -> None:

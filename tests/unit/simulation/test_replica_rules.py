@@ -1,11 +1,12 @@
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 
 from simulation.partition_id import PartitionId
 from simulation.shadow_logs import Entry
+from tidelog.model import NO_LEADER, BatchHeader
 from tidelog_runtime.metadata.schema import Member
-from unit.simulation.planting import PARTITION, A, B, C, Cluster, Shown, finds, state
+from unit.simulation.planting import KEYS, PARTITION, A, B, C, Cluster, Shown, finds, state
 
 
 @pytest.fixture
@@ -273,17 +274,12 @@ def test_a_recovery_that_elects_not_the_longest_log_is_found(cluster: Cluster) -
         cluster.lead(2, state(leader=2, epoch=6, isr=(cluster.lose_all(),), unclean=6, min_isr=1))
 
 
-@dataclass
-class Flushed:
-    flushed_offset: int
-
-
 def test_what_a_member_of_a_synced_partition_has_not_synced_is_not_committed(
     cluster: Cluster,
 ) -> None:
     cluster.store.configure(durability="synced")
-    for broker_id, flushed in ((1, 2), (2, 2), (3, 1)):
-        cluster.replicas[broker_id].open_with(Flushed(flushed))
+    for broker_id, durable in ((1, 2), (2, 2), (3, 1)):
+        cluster.replicas[broker_id].durable.offset = durable
     cluster.lead(1, state())
     cluster.append(5, 1, 2, 3)
     cluster.append(5, 1, 2, 3)
@@ -295,8 +291,8 @@ def test_what_a_member_of_a_synced_partition_has_not_synced_is_not_committed(
 def test_what_was_synced_in_a_former_life_counts(cluster: Cluster) -> None:
     replica = cluster.replicas[3]
     cluster.append(5, 3)
-    replica.open_with(Flushed(1))
-    replica.open_with(Flushed(0))
+    replica.durable.offset = 1
+    cluster.open(3, "broker-3/2", 33, 1)
     assert replica.synced_end == 1
     cluster.rules.cut(replica, 0)
     assert replica.synced_end == 0
@@ -374,3 +370,49 @@ def test_a_leader_of_the_removed_partition_commits_nothing_in_the_new_one(
     cluster.append(5, 1)
     cluster.show(1, replace(removed, high_watermark=4))
     assert PARTITION not in cluster.rules.committed
+
+
+def header(offset: int, producer_epoch: int) -> BatchHeader:
+    return BatchHeader(offset, 5, 0, 1000 + offset, 0, 0, 1, 0, 0, 77, producer_epoch, offset)
+
+
+def test_a_former_holder_of_a_name_that_is_appended_after_the_next_is_found(
+    cluster: Cluster,
+) -> None:
+    replica = cluster.replicas[1]
+    cluster.rules.appended(replica, [header(0, 1), header(1, 1), header(2, 2)])
+    with finds("producer_epoch_fell"):
+        cluster.rules.appended(replica, [header(3, 1)])
+
+
+def test_a_fence_that_was_cut_again_fences_no_one(cluster: Cluster) -> None:
+    replica = cluster.replicas[1]
+    cluster.rules.appended(replica, [header(0, 1), header(1, 2)])
+    cluster.rules.cut(replica, 1)
+    cluster.rules.appended(replica, [header(1, 1)])
+
+
+def test_a_replica_that_deletes_above_what_is_committed_is_found(cluster: Cluster) -> None:
+    cluster.commit(3)
+    cluster.append(5, 2)
+    cluster.rules.start_moved(cluster.replicas[2], 3)
+    with finds("deleted_above_committed"):
+        cluster.rules.start_moved(cluster.replicas[2], 4)
+
+
+@pytest.mark.parametrize("newer", [5, 6])
+def test_a_longer_log_of_an_older_epoch_is_not_elected(cluster: Cluster, newer: int) -> None:
+    """Broker 2 has two records more, and those of broker 3 are newer."""
+    cluster.store.configure(unclean_leader_election="true")
+    cluster.commit(3)
+    cluster.append(5, 2)
+    cluster.append(5, 2)
+    cluster.append(newer, 3)
+    elected = state(leader=2, epoch=7, isr=(B,), unclean=7, min_isr=1)
+    cluster.store.delete(KEYS.broker(1))
+    cluster.store.write(state(leader=NO_LEADER, epoch=6, isr=(A,), min_isr=1))
+    if newer > 5:
+        with finds("older_epoch_elected"):
+            cluster.lead(2, elected)
+    else:
+        cluster.lead(2, elected)

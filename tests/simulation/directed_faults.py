@@ -1,0 +1,273 @@
+"""Faults whose steps depend on who leads and who follows when they begin: chance would seldom bring
+them about, and a plan that is drawn beforehand cannot name these brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from simulation.faults import Fault
+from simulation.loop import SimProcess
+from simulation.metadata_faults import End, no_end
+from simulation.network import Concerns, Conditions
+from simulation.processes import BrokerProcess
+from tidelog.model import NO_LEADER, TopicPartition
+from tidelog_broker.partition.partition import Partition
+from tidelog_runtime.metadata.keys import PartitionKey
+from tidelog_runtime.metadata.schema import (
+    RUNNING,
+    LeaderAndIsr,
+    decode_broker,
+    decode_leader_and_isr,
+    decode_topic,
+)
+
+if TYPE_CHECKING:
+    from simulation.world import World
+
+POLL_S = 0.02
+# What is written to a leader that is cut off, and to its successor.
+OLD_TAIL_BATCHES = 3
+NEW_TAIL_BATCHES = 1
+# The parts of the whole time at which the steps are due.
+CUT_SECOND, CRASH_LEADER = 0.38, 0.62
+# A joiner is out of the ISR, has joined again and registered again within these times.
+LEAVES_WITHIN_S, JOINS_WITHIN_S, REGISTERS_WITHIN_S = 5.0, 8.0, 2.2
+
+
+class _Place(NamedTuple):
+    partition: TopicPartition
+    state: LeaderAndIsr
+
+
+class DirectedFaults:
+    """`begin`: by kind, as `FaultInjector` has it. What is still under way is cancelled by the end
+    that each returns, or by `heal`."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._tasks: list[asyncio.Task[None]] = []
+        self._undo: dict[object, Callable[[], None]] = {}
+        self.begin: dict[str, Callable[[Fault, random.Random], End]] = {
+            "older_tail": self._older_tail,
+            "lost_join": self._lost_join,
+        }
+
+    def heal(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        for undo in list(self._undo.values()):
+            undo()
+        self._undo.clear()
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> End:
+        task = asyncio.create_task(work)
+        self._tasks.append(task)
+
+        def end() -> None:
+            task.cancel()
+
+        return end
+
+    # -- steps -------------------------------------------------------------------------------
+
+    def _cut(self, concerns: Concerns) -> Callable[[], None]:
+        """Returns what lifts it, once."""
+        number = self._world.network.disturb(concerns, Conditions(cut=True))
+        token = object()
+
+        def lift() -> None:
+            if self._undo.pop(token, None) is not None:
+                self._world.network.lift(number)
+
+        self._undo[token] = lift
+        return lift
+
+    def _down(self, broker: BrokerProcess) -> Callable[[], None]:
+        broker.hold_down()
+        broker.kill()
+        token = object()
+
+        def release() -> None:
+            if self._undo.pop(token, None) is not None:
+                broker.release()
+
+        self._undo[token] = release
+        return release
+
+    def _places(self) -> list[_Place]:
+        """Partitions with a leader, in the order of their names."""
+        world = self._world
+        items = world.store_data.snapshot(world.keys.topics).items
+        places = [
+            _Place(key.partition, decode_leader_and_isr(items[name].value))
+            for name in sorted(items)
+            if isinstance(key := world.keys.parse(name), PartitionKey)
+        ]
+        return [place for place in places if place.state.leader != NO_LEADER]
+
+    def _state(self, partition: TopicPartition) -> LeaderAndIsr | None:
+        held = self._world.store_data.get(self._world.keys.leader_and_isr(partition))
+        return decode_leader_and_isr(held.value) if held is not None else None
+
+    def _led_by(self, broker_id: int, partition: TopicPartition) -> Partition | None:
+        broker = self._world.brokers[broker_id]
+        found = (p for p in self._world.partitions_of(broker) if p.name == partition)
+        return next((p for p in found if p.leading is not None), None)
+
+    async def _until(self, holds: Callable[[], bool], within_s: float) -> bool:
+        deadline = self._world.loop.time() + within_s
+        while not holds():
+            if self._world.loop.time() >= deadline:
+                return False
+            await asyncio.sleep(POLL_S)
+        return True
+
+    # -- an unclean election between an older, longer log and a newer, shorter one -------------
+
+    def _older_tail(self, fault: Fault, _: random.Random) -> End:
+        """A leader is cut off from all services and takes writes that nobody gets. Its successor
+        takes fewer; the third replica has those, leaves the ISR, and the successor dies. Then both
+        others are live, and one of them is elected at the price of records."""
+        places = [place for place in self._places() if self._may_lose(place)]
+        if not places:
+            return no_end
+        place = places[int(fault.args[0]) % len(places)]
+        return self._spawn(self._tell_older_tail(place, fault.duration_ms / 1_000))
+
+    def _may_lose(self, place: _Place) -> bool:
+        """Whether any live replica may lead it, by its topic's configuration or a consent."""
+        held = self._world.store_data.get(self._world.keys.topic(place.partition.topic))
+        config = decode_topic(held.value).config if held is not None else {}
+        may = config.get("unclean_leader_election") == "true" or config.get("recovery") == "manual"
+        return may and len(place.state.replicas) == 3 and len(place.state.isr) == 3
+
+    async def _tell_older_tail(self, place: _Place, whole_s: float) -> None:
+        world, partition = self._world, place.partition
+        old = f"broker-{place.state.leader}"
+        began = world.loop.time()
+        lift_old = self._cut(lambda a, b: _is_between(a, b, old, ("broker-",)))
+        lift_rest = self._cut(lambda a, b: _is_between(a, b, old, ("controller-", "etcd")))
+        world.write_to(partition, place.state.leader, OLD_TAIL_BATCHES)
+        await self._until(lambda: self._leader_beside(place) is not None, CUT_SECOND * whole_s)
+        successor = self._leader_beside(place)
+        if successor is None:
+            return
+        await self._until(lambda: self._led_by(successor, partition) is not None, 1.0)
+        world.write_to(partition, successor, NEW_TAIL_BATCHES)
+        await asyncio.sleep(max(0.3, began + CUT_SECOND * whole_s - world.loop.time()))
+        # It registers again, and would cut its log as soon as it could fetch.
+        lift_rest()
+        third = next(b for b in place.state.replicas if b not in (place.state.leader, successor))
+        lift_third = self._cut(lambda a, b: _is_between(a, b, f"broker-{third}", ("broker-",)))
+        await asyncio.sleep(max(0.0, began + CRASH_LEADER * whole_s - world.loop.time()))
+        state = self._state(partition)
+        is_back = self._broker_epoch(place.state.leader) > 0
+        if is_back and state is not None and state.isr_ids == {successor}:
+            self._reach("older_tail")
+        release = self._down(world.brokers[successor])
+        lift_third()
+        lift_old()
+        await asyncio.sleep(max(0.0, began + whole_s - world.loop.time()))
+        release()
+
+    def _leader_beside(self, place: _Place) -> int | None:
+        state = self._state(place.partition)
+        if state is None or state.leader in (NO_LEADER, place.state.leader):
+            return None
+        return state.leader
+
+    # -- a joiner whose proposal is lost, and that registers again before the retry --------------
+
+    def _lost_join(self, fault: Fault, _: random.Random) -> End:
+        """A follower is cut off until it has left the ISR. When it catches up, its leader's
+        proposal is lost on the way to the store, and it registers again before the retry."""
+        places = [place for place in self._places() if len(place.state.isr) == 3]
+        if not places:
+            return no_end
+        place = places[int(fault.args[0]) % len(places)]
+        followers = [b for b in place.state.replicas if b != place.state.leader]
+        return self._spawn(self._tell_lost_join(place, followers[int(fault.args[0]) % 2]))
+
+    async def _tell_lost_join(self, place: _Place, joiner: int) -> None:
+        world, partition = self._world, place.partition
+        leader, host = place.state.leader, f"broker-{joiner}"
+        lift = self._cut(lambda a, b: _is_between(a, b, host, ("broker-",)))
+        left = await self._until(lambda: joiner not in self._isr(partition), LEAVES_WITHIN_S)
+        if not left or self._led_by(leader, partition) is None:
+            lift()
+            return
+        lift_store = self._cut_when_proposed(leader, partition, joiner)
+        lift()
+        await self._until(lambda: self._proposes(leader, partition, joiner), JOINS_WITHIN_S)
+        before = self._broker_epoch(joiner)
+        if self._proposes(leader, partition, joiner) and before:
+            release = self._down(world.brokers[joiner])
+            await asyncio.sleep(0.05)
+            release()
+            again = await self._until(
+                lambda: self._broker_epoch(joiner) > before, REGISTERS_WITHIN_S
+            )
+            if again and self._proposes(leader, partition, joiner):
+                self._reach("lost_join")
+                # The leader's own watch brings the new registration.
+                await asyncio.sleep(0.1)
+        lift_store()
+
+    def _cut_when_proposed(
+        self, leader: int, partition: TopicPartition, joiner: int
+    ) -> Callable[[], None]:
+        """What the leader sends to the store is lost from its proposal on, which a log line tells
+        before it is sent; what the store tells arrives. Returns what ends it."""
+        host, is_over = f"broker-{leader}", False
+        lifts: list[Callable[[], None]] = []
+
+        def logged(process: SimProcess | None, event: dict[str, Any]) -> None:
+            if (
+                not is_over
+                and not lifts
+                and process is not None
+                and process.host == host
+                and event.get("kind") == "isr_expand"
+                and event.get("stage") == "requested"
+                and (event["topic"], event["partition"]) == partition
+                and joiner in event["details"]["brokers"]
+            ):
+                lifts.append(self._cut(lambda a, b: (a, b) == (host, "etcd")))
+
+        def end() -> None:
+            nonlocal is_over
+            is_over = True
+            for lift in lifts:
+                lift()
+
+        self._world.on_log(logged)
+        return end
+
+    def _isr(self, partition: TopicPartition) -> set[int]:
+        state = self._state(partition)
+        return set(state.isr_ids) if state is not None else set()
+
+    def _proposes(self, leader: int, partition: TopicPartition, joiner: int) -> bool:
+        led = self._led_by(leader, partition)
+        proposed = led.leading.proposed if led is not None and led.leading is not None else None
+        return proposed is not None and joiner in proposed.isr_ids
+
+    def _broker_epoch(self, broker_id: int) -> int:
+        """Of its registration, where that says it runs; 0: there is none."""
+        held = self._world.store_data.get(self._world.keys.broker(broker_id))
+        if held is None or decode_broker(held.value).state != RUNNING:
+            return 0
+        return held.create_revision
+
+    def _reach(self, kind: str) -> None:
+        self._world.directed_reached[kind] += 1
+        self._world.trace("directed_fault_reached", kind=kind)
+
+
+def _is_between(source: str, target: str, host: str, others: tuple[str, ...]) -> bool:
+    return (source == host and target.startswith(others)) or (
+        target == host and source.startswith(others)
+    )
