@@ -7,13 +7,15 @@ request as a whole was refused.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
 import grpc.aio
 
 from tidelog.client.admin_api import AdminApi, GrpcController
-from tidelog.client.grpc_calls import answered, channel_closed, is_own_cancellation
+from tidelog.client.grpc_calls import answered, channel_closed, check_usable, is_own_cancellation
+from tidelog.rpc import forks
 from tidelog.rpc.channels import open_channel
 from tidelog.rpc.status import UnreachableError, from_status
 from tidelog.rpc.trace_context import carried
@@ -23,6 +25,9 @@ from tidelog.v1 import (
     inspect_pb2,
     inspect_pb2_grpc,
 )
+
+# Of clients that were inherited from the parent of this process; see `in_child`.
+_inherited: list[object] = []
 
 # Called by its name, because clients do without the package of its messages: what is asked of
 # the service as a whole is the empty message.
@@ -95,14 +100,22 @@ class Connections(Protocol):
 
 
 class GrpcConnections:
-    """One channel per address, opened when first asked for, closed together. Once closed, it opens
-    no other: all raise CLIENT_CLOSED."""
+    """One channel per address, opened when it is first used, closed together. Once closed, it opens
+    no other: all raise CLIENT_CLOSED. Around a fork it closes them too, and opens new ones
+    afterwards."""
 
     def __init__(self, open_: Callable[[str], grpc.aio.Channel] = open_channel) -> None:
         self._open = open_
         self._closed = False
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._brokers: dict[str, _GrpcBroker] = {}
+        # Where the channels were opened: the event loop, and its thread's identifier.
+        self._home: tuple[asyncio.AbstractEventLoop, int] | None = None
+        self._parking: asyncio.Task[None] | None = None
+        # From the closing of the channels until the fork is done, no channel is opened.
+        self._suspended = False
+        check_usable()
+        forks.register(self)
 
     def broker(self, address: str) -> BrokerApi:
         broker = self._brokers.get(address)
@@ -118,6 +131,43 @@ class GrpcConnections:
 
     async def close(self) -> None:
         self._closed = True
+        await self._close_channels()
+
+    def before_fork(self) -> forks.Parking | None:
+        if not self._channels or self._home is None:
+            return None
+        loop, thread = self._home
+        if thread == threading.get_ident() or not loop.is_running():
+            # A channel that nobody holds is closed, if no request is in progress.
+            self._channels.clear()
+            self._brokers.clear()
+            return None
+        parking = forks.Parking()
+        try:
+            loop.call_soon_threadsafe(self._park, parking)
+        except RuntimeError:  # closed meanwhile
+            return None
+        return parking
+
+    def in_child(self) -> None:
+        # Closing what belongs to the parent's threads would hang.
+        _inherited.append((self._channels, self._brokers))
+        self._channels, self._brokers = {}, {}
+
+    def _park(self, parking: forks.Parking) -> None:
+        async def park() -> None:
+            self._suspended = True
+            try:
+                await self._close_channels()
+                # Requests in progress end, and let go of the channels.
+                await forks.until_not_polling()
+                parking.stand_still()
+            finally:
+                self._suspended = False
+
+        self._parking = asyncio.create_task(park())
+
+    async def _close_channels(self) -> None:
         channels = list(self._channels.values())
         self._channels.clear()
         self._brokers.clear()
@@ -128,6 +178,9 @@ class GrpcConnections:
             raise channel_closed(address)
         channel = self._channels.get(address)
         if channel is None:
+            if self._suspended:
+                raise UnreachableError(address, "this process is about to fork")
+            self._home = (asyncio.get_running_loop(), threading.get_ident())
             channel = self._channels[address] = self._open(address)
         return channel
 
@@ -203,7 +256,7 @@ class _GrpcInspected:
         except asyncio.CancelledError:
             if is_own_cancellation():
                 raise
-            raise channel_closed(self._address) from None
+            raise UnreachableError(self._address, "CANCELLED: the connection was closed") from None
 
     async def probe(self, timeout_ms: int, *, patient: bool = False) -> None:
         whole_service = b""

@@ -9,7 +9,8 @@ from typing import TypeVar
 import grpc.aio
 
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.rpc.status import from_status
+from tidelog.rpc import forks
+from tidelog.rpc.status import UnreachableError, from_status
 
 _Answer = TypeVar("_Answer")
 
@@ -23,14 +24,25 @@ async def answered(call: Awaitable[_Answer], address: str) -> _Answer:
     except asyncio.CancelledError:
         if is_own_cancellation():
             raise
-        raise channel_closed(address) from None
+        raise UnreachableError(address, "CANCELLED: the connection was closed") from None
 
 
 def is_own_cancellation() -> bool:
     """Whether the current task is being cancelled. gRPC raises CancelledError as well where the
-    channel is closed under a call: to a caller that nobody cancelled."""
+    channel is closed during a call, in a task that nobody cancelled."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
+
+
+def check_usable() -> None:
+    """Raises CLIENT_FORKED in a process in which gRPC does not work."""
+    if not forks.usable:
+        raise TidelogError(
+            ErrorCode.CLIENT_FORKED,
+            "this process was forked while gRPC was in use, which does not work in the child; "
+            "close the clients before the fork, or fork outside of their event loop, or start the "
+            "process with multiprocessing's spawn or forkserver",
+        )
 
 
 def channel_closed(address: str) -> TidelogError:

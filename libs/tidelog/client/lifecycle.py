@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import warnings
 from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
@@ -49,6 +50,10 @@ class Lifecycle:
         self._slice_calls = 0
         # True from the beginning of the first `close`.
         self.closed = False
+
+    def __del__(self) -> None:
+        if self._loop is not None and not self.closed and self._generation == forks.generation:
+            warnings.warn(f"a {self._client} was not closed", ResourceWarning, stacklevel=2)
 
     def check(self) -> None:
         """Raises `TidelogError` unless the client can be used in this process, on this event

@@ -157,6 +157,10 @@ class OutgoingRecords:
             self._budget.give_back(batch.size_bytes)
             self._report(None, partition, len(batch.values), batch.waiters, (), error)
 
+    def count(self) -> int:
+        """Batches without an outcome, open ones included."""
+        return len(self._unsettled) + len(self._open.partitions())
+
     def forget_gone(self) -> None:
         """Keeps no partition chosen for topics that metadata has forgotten."""
         self._sticky.forget_gone(self._metadata.cached_topic)

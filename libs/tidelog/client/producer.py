@@ -443,14 +443,22 @@ class Producer:
 
     async def _abandon(self) -> None:
         """The event loop of the producer is closed, and with it all that could deliver."""
-        batches = len(self._outgoing.open_partitions()) + len(self._outgoing.unsettled())
+        self._log_undelivered("its event loop was closed before it was")
+        await self._connections.close()
+
+    def __del__(self) -> None:
+        # The constructor may have failed.
+        if not getattr(getattr(self, "_lifecycle", None), "closed", True):
+            self._log_undelivered("it was not closed")
+
+    def _log_undelivered(self, why: str) -> None:
+        batches = self._outgoing.count() if hasattr(self, "_outgoing") else 0
         if batches:
             _log.warning(
-                "%d batches were not delivered, or it is not known whether: the producer's event "
-                "loop was closed before the producer",
+                "a producer ends with %d batches that are not known to be delivered: %s",
                 batches,
+                why,
             )
-        await self._connections.close()
 
     async def _known_topic(self, topic: str, partition: int | None, deadline_ms: int) -> KnownTopic:
         self._check_not_ended()

@@ -1,17 +1,125 @@
-"""Whether this process is a forked child of the one in which an object was made."""
+"""What becomes of gRPC channels when the process is forked.
+
+gRPC for asyncio polls in a thread of its own, which a forked child does not have: a channel that is
+open at the fork, and every channel that the child opens afterwards, hangs there or crashes. So
+before a fork all channels are closed, each in the thread of its event loop, which then stands still
+until the fork is done. The parent's clients connect again when they next send something: for them
+a fork is like a short failure of the network.
+
+A channel cannot be closed where the forking thread runs its event loop and a request is in
+progress, nor one that is not registered here. Then `usable` is false in the child.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import os
+import threading
+import time
+from typing import Protocol
+from weakref import WeakSet
+
+# How long a fork waits for the event loops of other threads.
+MAX_WAIT_S = 1.0
+# Of that time, how long requests that were in progress may take to end.
+MAX_CLOSING_S = 0.5
+# How long such an event loop stands still at the most.
+MAX_STANDSTILL_S = 5.0
 
 # How often this process's ancestors were forked on the way to it. An object that was made under
 # another number than the present one was inherited from the parent.
 generation = 0
+# Whether gRPC can be used in this process.
+usable = True
+
+
+class Parking:
+    """The event loop of another thread that is asked to stand still during a fork."""
+
+    def __init__(self) -> None:
+        self._standing = threading.Event()
+        self._forked = threading.Event()
+
+    def stand_still(self) -> None:
+        """Called by the event loop, when its channels are closed."""
+        self._standing.set()
+        self._forked.wait(MAX_STANDSTILL_S)
+
+    def wait(self, timeout_s: float) -> None:
+        self._standing.wait(timeout_s)
+
+    def leave(self) -> None:
+        self._forked.set()
+
+
+class Forkable(Protocol):
+    """An owner of channels."""
+
+    def before_fork(self) -> Parking | None:
+        """Closes its channels; where another thread has to do so, asks it, and returns what to
+        wait for."""
+
+    def in_child(self) -> None:
+        """Forgets channels that could not be closed, without ever closing them."""
+
+
+_owners: WeakSet[Forkable] = WeakSet()
+_parked: list[Parking] = []
+_was_polling = False
+# Held by the thread that forks.
+_forking = threading.Lock()
+
+
+def register(owner: Forkable) -> None:
+    _owners.add(owner)
+
+
+def is_polling() -> bool:
+    """Whether gRPC for asyncio is in use in this process."""
+    return any(
+        getattr(getattr(thread, "_target", None), "__name__", "") == "_poll_wrapper"
+        for thread in threading.enumerate()
+    )
+
+
+async def until_not_polling() -> None:
+    """Returns when the last channel of this process is gone, or after MAX_CLOSING_S."""
+    until_s = time.monotonic() + MAX_CLOSING_S
+    while is_polling() and time.monotonic() < until_s:  # noqa: ASYNC110 - gRPC does not inform
+        await asyncio.sleep(0.001)
+
+
+def _before() -> None:
+    global _was_polling
+    _forking.acquire()
+    asked = [owner.before_fork() for owner in list(_owners)]
+    _parked.extend(parking for parking in asked if parking is not None)
+    until_s = time.monotonic() + MAX_WAIT_S
+    for parking in _parked:
+        parking.wait(max(until_s - time.monotonic(), 0))
+    if is_polling():
+        # A channel may be held by a cycle, as of an error and its traceback.
+        gc.collect()
+    # Seen before the fork: the child has no other thread than the one that forks.
+    _was_polling = is_polling()
+
+
+def _in_parent() -> None:
+    for parking in _parked:
+        parking.leave()
+    _parked.clear()
+    _forking.release()
 
 
 def _in_child() -> None:
-    global generation
+    global generation, usable, _forking
     generation += 1
+    usable = usable and not _was_polling
+    _parked.clear()
+    _forking = threading.Lock()
+    for owner in list(_owners):
+        owner.in_child()
 
 
-os.register_at_fork(after_in_child=_in_child)
+os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)

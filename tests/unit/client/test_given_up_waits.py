@@ -4,6 +4,7 @@ delivered or reported within its delivery timeout, which begins with `send`."""
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from tidelog.client import BatchReport, Producer
 from tidelog.errors import ClientClosedError, RequestTimedOutError
 from unit.client.idempotent_world import World, milliseconds, story, warm
-from unit.metadata.virtual_time import virtual_clock
+from unit.metadata.virtual_time import run, virtual_clock
 
 
 async def give_up(wait: Any, ms: int = 0) -> None:
@@ -215,3 +216,29 @@ async def test_what_on_delivery_raises_stops_nothing(world: World) -> None:
             await (await producer.send("sea", b"%d" % n))
     assert world.sea.values() == [b"0", b"1", b"2"]
     assert len(raised) == 3
+
+
+def test_a_producer_whose_event_loop_is_gone_logs_what_it_has_not_delivered(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    producers: list[Producer] = []
+
+    async def send() -> None:
+        producers.append(World().producer(batch_bytes=1000, linger_ms=10_000))
+        await producers[0].send("sea", b"a")
+
+    run(send())
+    run(producers[0].close())
+    assert "1 batches that are not known to be delivered: its event loop" in caplog.text
+
+
+def test_a_producer_that_is_never_closed_logs_what_it_has_not_delivered(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def send() -> None:
+        await World().producer(batch_bytes=1000, linger_ms=10_000).send("sea", b"a")
+
+    run(send())
+    with pytest.warns(ResourceWarning, match="a producer was not closed"):
+        gc.collect()
+    assert "1 batches that are not known to be delivered: it was not closed" in caplog.text

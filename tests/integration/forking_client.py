@@ -1,0 +1,146 @@
+"""A process that forks while it has clients; prints what each child and the parent saw, as JSON.
+
+python forking_client.py BOOTSTRAP sync|async
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from tidelog.client import (
+    Admin,
+    Consumer,
+    Producer,
+    SyncAdmin,
+    SyncConsumer,
+    SyncProducer,
+    TidelogError,
+)
+
+TOPIC = "sea"
+CHILD_TIMEOUT_S = 15
+HANGS = "hangs"
+
+_fork = multiprocessing.get_context("fork")
+
+
+def in_child(work: Callable[[], Any]) -> str:
+    """What a forked child's work returns, or the name of what it raises."""
+    answers = _fork.SimpleQueue()
+
+    def run() -> None:
+        answers.put(outcome(work))
+
+    child = _fork.Process(target=run)
+    child.start()
+    child.join(CHILD_TIMEOUT_S)
+    if child.is_alive():
+        child.kill()
+        return HANGS
+    return f"exit status {child.exitcode}" if answers.empty() else str(answers.get())
+
+
+def outcome(work: Callable[[], Any]) -> str:
+    try:
+        return str(work())
+    except TidelogError as error:
+        return error.code.name
+    except BaseException as error:
+        return repr(error)
+
+
+def own_sync(bootstrap: str) -> str:
+    with SyncProducer(bootstrap) as producer, SyncConsumer(bootstrap) as consumer:
+        offset = producer.send(TOPIC, b"child").offset
+        consumer.assign_topic(TOPIC)
+        return "read" if consumer.poll(5_000) and offset >= 0 else "nothing read"
+
+
+def own_async(bootstrap: str) -> str:
+    async def main() -> str:
+        async with Producer(bootstrap) as producer:
+            await (await producer.send(TOPIC, b"child"))
+            return "sent"
+
+    return asyncio.run(main())
+
+
+def sync_clients(bootstrap: str) -> dict[str, str]:
+    """The parent has clients that are in use by other threads."""
+    producer, consumer, admin = (
+        SyncProducer(bootstrap),
+        SyncConsumer(bootstrap),
+        SyncAdmin(bootstrap),
+    )
+    producer.send(TOPIC, b"parent")
+    admin.list_topics()
+    consumer.assign_topic(TOPIC)
+    stop = threading.Event()
+    read: list[str] = []
+
+    def poll() -> None:
+        while not stop.is_set():
+            read.append(outcome(lambda: len(consumer.poll(50))))
+
+    polling = threading.Thread(target=poll)
+    polling.start()
+    seen = {
+        "inherited producer": in_child(lambda: producer.send(TOPIC, b"child")),
+        "inherited consumer": in_child(lambda: consumer.poll(100)),
+        "inherited admin": in_child(admin.list_topics),
+        "close of an inherited client": in_child(producer.close),
+        "own clients": in_child(lambda: own_sync(bootstrap)),
+        "own clients of a grandchild": in_child(lambda: in_child(lambda: own_sync(bootstrap))),
+        "parent": outcome(lambda: producer.send(TOPIC, b"parent").topic),
+    }
+    stop.set()
+    polling.join()
+    seen["parent's thread"] = ", ".join(sorted({"polled" if r.isdigit() else r for r in read}))
+    for client in (producer, consumer, admin):
+        client.close()
+    seen["own clients after the parent closed its"] = in_child(lambda: own_sync(bootstrap))
+    return seen
+
+
+async def async_clients(bootstrap: str) -> dict[str, str]:
+    """The parent forks in a coroutine."""
+    seen: dict[str, str] = {}
+    async with Producer(bootstrap) as producer, Admin(bootstrap) as admin:
+        await (await producer.send(TOPIC, b"parent"))
+        await admin.list_topics()
+
+        def inherited() -> Any:
+            async def send() -> None:
+                await producer.send(TOPIC, b"child")
+
+            return asyncio.run(send())
+
+        def closes_inherited() -> Any:
+            return asyncio.run(producer.close())
+
+        seen["inherited producer"] = in_child(inherited)
+        seen["close of an inherited client"] = in_child(closes_inherited)
+        seen["own client"] = in_child(lambda: own_async(bootstrap))
+        seen["parent"] = (await (await producer.send(TOPIC, b"parent"))).topic
+        async with Consumer(bootstrap, max_wait_ms=2_000) as consumer:
+            await consumer.assign_topic(TOPIC)
+            await consumer.seek_to_end()
+            await asyncio.sleep(0.3)
+            # A fetch is in progress, in the loop of the thread that forks.
+            seen["own client, a request in progress"] = in_child(lambda: own_async(bootstrap))
+            await (await producer.send(TOPIC, b"parent"))
+            seen["parent's consumer"] = str(len(await consumer.poll(5_000)))
+    return seen
+
+
+if __name__ == "__main__":
+    _, bootstrap, scenario = sys.argv
+    sync = scenario == "sync"
+    found = sync_clients(bootstrap) if sync else asyncio.run(async_clients(bootstrap))
+    sys.stdout.write(json.dumps(found))

@@ -1,0 +1,305 @@
+"""docs/client-guarantees.md: every public coroutine of the clients × what may happen to it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from tidelog.client import Consumer, Producer
+from tidelog.client.lifecycle import SLICE_CALLS
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.rpc import forks
+from unit.client.contract_calls import (
+    CLIENTS,
+    CLOSED,
+    PublicCall,
+    Unwell,
+    new_client,
+    outcome,
+    public_calls,
+)
+from unit.client.idempotent_world import World, milliseconds
+from unit.metadata.virtual_time import run, virtual_clock
+
+# Within this a waiting call ends after `close`.
+CLOSE_BOUND_MS = 1_000
+# The longest default timeout, that of deliveries, and what may come on top of it.
+LONGEST_MS = 130_000
+
+each_call = pytest.mark.parametrize("call", public_calls(*CLIENTS), ids=str)
+each_fault = pytest.mark.parametrize("silent", [True, False], ids=["silent", "dead"])
+
+
+def on_virtual_time(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    def wrapped(**arguments: Any) -> None:
+        async def main() -> None:
+            await test(**arguments)
+            left = asyncio.all_tasks() - {asyncio.current_task()}
+            assert not left, "tasks are left behind"
+
+        run(main())
+
+    wrapped.__name__ = test.__name__
+    wrapped.__signature__ = inspect.signature(test)  # type: ignore[attr-defined]
+    return wrapped
+
+
+async def close_soon(client: Any) -> None:
+    begun_ms = virtual_clock().monotonic_ms()
+    await (client.close(flush=False) if isinstance(client, Producer) else client.close())
+    assert virtual_clock().monotonic_ms() - begun_ms <= CLOSE_BOUND_MS
+
+
+@each_fault
+@each_call
+@on_virtual_time
+async def test_a_call_ends_soon_after_close(call: PublicCall, silent: bool) -> None:
+    connections = Unwell(silent=silent)
+    client = new_client(call.client, connections)
+    task = asyncio.create_task(call.start(client))
+    await milliseconds(100)
+    waits = not task.done()
+    await close_soon(client)
+    await asyncio.sleep(0)
+    assert task.done()
+    found = await outcome(task)
+    assert found == CLOSED or not waits
+    assert connections.closed == 1
+
+
+@each_fault
+@each_call
+@on_virtual_time
+async def test_a_call_ends_with_an_error_of_its_own_within_its_timeout(
+    call: PublicCall, silent: bool
+) -> None:
+    client = new_client(call.client, Unwell(silent=silent))
+    task = asyncio.create_task(call.start(client))
+    begun_ms = virtual_clock().monotonic_ms()
+    assert await outcome(task) in ("returned", "REQUEST_TIMED_OUT")
+    assert virtual_clock().monotonic_ms() - begun_ms <= LONGEST_MS
+    await close_soon(client)
+
+
+@pytest.mark.parametrize("call", public_calls(Consumer), ids=str)
+@on_virtual_time
+async def test_a_call_of_a_consumer_without_an_assignment_ends_soon_after_close(
+    call: PublicCall,
+) -> None:
+    client = new_client(call.client, Unwell(silent=True), assigned=())
+    task = asyncio.create_task(call.start(client))
+    await milliseconds(100)
+    waits = not task.done()
+    await close_soon(client)
+    outcomes = await asyncio.gather(task, return_exceptions=True)
+    code = getattr(outcomes[0], "code", None)
+    # One that names a partition is rejected where that is not assigned.
+    assert code is (ErrorCode.CLIENT_CLOSED if waits else ErrorCode.INVALID_REQUEST) or not waits
+
+
+@each_fault
+@each_call
+@on_virtual_time
+async def test_a_cancelled_call_raises_cancelled_error_and_leaves_the_client_usable(
+    call: PublicCall, silent: bool
+) -> None:
+    client = new_client(call.client, Unwell(silent=silent))
+    task = asyncio.create_task(call.start(client))
+    await milliseconds(50)
+    if task.cancel():
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    again = asyncio.create_task(call.start(client))
+    await milliseconds(50)
+    assert not again.done() or (await outcome(again)) != CLOSED
+    again.cancel()
+    await asyncio.gather(again, return_exceptions=True)
+    await close_soon(client)
+
+
+@each_call
+@on_virtual_time
+async def test_a_call_that_is_cancelled_and_closed_at_once_is_cancelled(call: PublicCall) -> None:
+    client = new_client(call.client, Unwell(silent=True))
+    task = asyncio.create_task(call.start(client))
+    await milliseconds(50)
+    waits = not task.done()
+    closing = asyncio.create_task(client.close())
+    await asyncio.sleep(0)
+    task.cancel()
+    outcomes = await asyncio.gather(task, return_exceptions=True)
+    await closing
+    await close_soon(client)
+    if waits:
+        assert isinstance(outcomes[0], (asyncio.CancelledError, TidelogError))
+
+
+@each_call
+@on_virtual_time
+async def test_a_call_after_close_raises_client_closed_and_connects_nowhere(
+    call: PublicCall,
+) -> None:
+    connections = Unwell(silent=False)
+    client = new_client(call.client, connections)
+    await close_soon(client)
+    calls = connections.calls
+    with pytest.raises(TidelogError) as closed:
+        await call.start(client)
+    assert closed.value.code is ErrorCode.CLIENT_CLOSED
+    await milliseconds(200)
+    assert connections.calls == calls
+
+
+@each_call
+@on_virtual_time
+async def test_a_call_after_a_fork_raises_client_forked(call: PublicCall) -> None:
+    connections = Unwell(silent=False)
+    client = new_client(call.client, connections)
+    with pytest.MonkeyPatch.context() as patch:
+        # As the child sees it; tests/integration/test_client_forks.py forks.
+        patch.setattr(forks, "generation", forks.generation + 1)
+        with pytest.raises(TidelogError) as forked:
+            await call.start(client)
+        assert forked.value.code is ErrorCode.CLIENT_FORKED
+        await client.close()
+        assert not connections.closed, "it is the parent's"
+    await close_soon(client)
+
+
+@each_call
+@on_virtual_time
+async def test_a_call_in_another_threads_loop_is_rejected(call: PublicCall) -> None:
+    client = new_client(call.client, Unwell(silent=False))
+    # The first call decides.
+    client._lifecycle.check()
+    raised: list[BaseException] = []
+
+    def elsewhere() -> None:
+        for work in (call.start, lambda client: client.close()):
+            try:
+                asyncio.run(work(client))
+            except BaseException as error:
+                raised.append(error)
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert [getattr(error, "code", error) for error in raised] == [ErrorCode.INVALID_REQUEST] * 2
+    assert "event loop" in str(raised[0])
+    await close_soon(client)
+
+
+@each_call
+@on_virtual_time
+async def test_calls_in_a_row_give_other_tasks_their_turn(call: PublicCall) -> None:
+    """Also where all that is needed is known and buffered, so that nothing has to be waited for."""
+    world = World()
+    if call.client is Producer:
+        client: Any = world.producer(linger_ms=60_000, batch_bytes=1 << 20)
+        await client.partitions_of("sea")
+    elif call.client is Consumer:
+        async with world.producer() as producer:
+            await (await producer.send_many("sea", [b"v"] * 2 * SLICE_CALLS))
+        client = world.consumer()
+        await client.assign_topic("sea")
+        await milliseconds(100)
+    else:
+        client = new_client(call.client, Unwell(silent=True))
+
+    async def call_in_a_row() -> None:
+        for _ in range(SLICE_CALLS + 1):
+            await call.start(client)
+
+    task = asyncio.create_task(call_in_a_row())
+    # Until this task has its turn again, the other one has run without waiting for anything.
+    await asyncio.sleep(0)
+    assert not task.done()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await close_soon(client)
+
+
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.__name__)
+@on_virtual_time
+async def test_close_can_be_cancelled_and_repeated_and_ends_everything(client: type) -> None:
+    connections = Unwell(silent=True)
+    made = new_client(client, connections)
+    for cancelled_after_ms in (0, 1):
+        closing = asyncio.create_task(made.close())
+        await milliseconds(cancelled_after_ms)
+        closing.cancel()
+        await asyncio.gather(closing, return_exceptions=True)
+    await asyncio.gather(made.close(), made.close())
+    await made.close()
+    assert connections.closed == 1
+
+
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.__name__)
+def test_a_client_is_closed_after_its_event_loop(client: type) -> None:
+    connections = Unwell(silent=True)
+    made: list[Any] = []
+
+    async def use() -> None:
+        made.append(new_client(client, connections))
+        if client is Producer:
+            await asyncio.wait([asyncio.create_task(made[0].flush())])
+
+    async def close() -> None:
+        await made[0].close()
+        await made[0].close()
+
+    run(use())
+    run(close())
+    assert connections.closed >= 1
+
+
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.__name__)
+def test_a_call_without_an_event_loop_is_rejected(client: type) -> None:
+    made = client("127.0.0.1:1", connections=Unwell(silent=True))
+    with pytest.raises(TidelogError, match="without an event loop"):
+        made._lifecycle.check()
+
+
+@on_virtual_time
+async def test_nothing_is_lost_where_polls_are_cancelled_again_and_again() -> None:
+    world = World()
+    async with world.producer() as producer:
+        await (await producer.send_many("sea", [b"%d" % n for n in range(200)]))
+    async with world.consumer() as consumer:
+        await consumer.assign_topic("sea")
+        read: list[bytes | None] = []
+        while len(read) < 200:
+            try:
+                async with asyncio.timeout(0.0005):
+                    read += [record.value for record in await consumer.poll(10, max_records=7)]
+            except TimeoutError:
+                await milliseconds(1)
+    assert read == [b"%d" % n for n in range(200)]
+
+
+@on_virtual_time
+async def test_a_consumer_is_closed_while_it_is_iterated() -> None:
+    world = World()
+    async with world.producer() as producer:
+        await (await producer.send_many("sea", [b"a", b"b"]))
+    consumer = world.consumer()
+    await consumer.assign_topic("sea")
+    read: list[bytes | None] = []
+    closing: list[asyncio.Task[None]] = []
+
+    async def iterate() -> None:
+        async for record in consumer:
+            read.append(record.value)
+            if len(read) == 2:
+                closing.append(asyncio.create_task(consumer.close()))
+
+    with pytest.raises(TidelogError) as closed:
+        await iterate()
+    await closing[0]
+    assert read == [b"a", b"b"]
+    assert closed.value.code is ErrorCode.CLIENT_CLOSED
