@@ -68,6 +68,7 @@ from tidelog.errors import (
     UnknownTopicError,
     UnknownTopicIdError,
 )
+from tidelog.model import OnDamage
 
 __all__ = [
     "Admin",
