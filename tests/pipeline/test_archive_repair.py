@@ -148,6 +148,13 @@ def test_a_row_that_differs_from_its_record_is_found_in_files_without_checksums(
     assert "DIFFERS" not in act("reconcile")[0]
     [line] = act("reconcile", "--deep", fails=EXIT_FOUND)
     assert "DIFFERS: 1 rows are not as their records in the log are: offsets 7 to 7" in line
+    # Of the same size, so that only reading it shows it.
+    path.write_bytes(bytes(path.stat().st_size))
+    unreadable = f"DAMAGED: {path.relative_to(tmp_path / 'archive')}: it cannot be read ("
+    assert act("reconcile", fails=EXIT_FOUND)[0].startswith(unreadable)
+    [line] = act("expire", "--before", "2100-01-01", fails=EXIT_FOUND)
+    assert "is not expired" in line
+    assert act("repair")[-2] == f"{topic}/0: 10 rows are restored from the topic: offsets 0 to 9"
 
 
 def test_hours_that_were_expired_are_not_missed_and_do_not_come_back(

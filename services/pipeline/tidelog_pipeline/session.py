@@ -7,8 +7,14 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from py4j.protocol import Py4JError
 from pyspark import SparkConf
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+
+# What a query that failed raises: PySpark has classes for some errors of Java only, and for none of
+# a file that cannot be read.
+QUERY_ERRORS = (PySparkException, Py4JError)
 
 _USUAL = {
     "spark.sql.session.timeZone": "UTC",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
@@ -15,6 +14,7 @@ from tidelog_pipeline.archive.expiry import ExpiredHour
 from tidelog_pipeline.archive.file_checks import absent_or_cut, damaged
 from tidelog_pipeline.archive.places import LOG_COLUMNS, places, present_offsets
 from tidelog_pipeline.archive.spans import LogId, united
+from tidelog_pipeline.session import QUERY_ERRORS
 
 
 def expire(
@@ -26,7 +26,7 @@ def expire(
     wrong = absent_or_cut(root, (file for hour in hours for file in hour.files))
     try:
         expired = _counted(spark, log, _sound(hours, wrong))
-    except PySparkException:
+    except QUERY_ERRORS:
         wrong |= damaged(
             spark, root, (file for hour in _sound(hours, wrong) for file in hour.files)
         )

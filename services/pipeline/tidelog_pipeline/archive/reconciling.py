@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
@@ -30,6 +29,7 @@ from tidelog_pipeline.archive.span_join import is_within_logs, with_topic_id
 from tidelog_pipeline.archive.spans import LogId, Span
 from tidelog_pipeline.archive.value_comparison import differences
 from tidelog_pipeline.archive.value_form import ValueForm, form_from_json
+from tidelog_pipeline.session import QUERY_ERRORS
 
 # Until a leader has told whether there is a record.
 _PROBE_MS = 30_000
@@ -92,7 +92,7 @@ def reconcile(
         looked = _Looked(seen, now, {**known, **wrong})
         try:
             return _reconciled(spark, archive, bootstrap, looked, deep=deep)
-        except PySparkException:
+        except QUERY_ERRORS:
             if number == _ATTEMPTS:
                 raise
             if not _is_overtaken(archive, bootstrap, seen, now):
