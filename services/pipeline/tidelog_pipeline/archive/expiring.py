@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
@@ -10,43 +11,45 @@ from pyspark.sql import functions as sf
 from tidelog.client.clock import Clock
 from tidelog_pipeline.archive.archive_log import ArchiveLog
 from tidelog_pipeline.archive.commits import Commit, GoneRows
-from tidelog_pipeline.archive.expiry import ExpiredHour
+from tidelog_pipeline.archive.expiry import ExpiredHour, before_damaged
 from tidelog_pipeline.archive.file_checks import absent_or_cut, damaged
 from tidelog_pipeline.archive.places import LOG_COLUMNS, places, present_offsets
 from tidelog_pipeline.archive.spans import LogId, united
 from tidelog_pipeline.session import QUERY_ERRORS
 
 
+class Expired(NamedTuple):
+    """`hours`: those that were removed; `damaged`: what is wrong with files, by path."""
+
+    hours: list[ExpiredHour]
+    damaged: dict[str, str]
+
+
 def expire(
     spark: SparkSession, log: ArchiveLog, hours: list[ExpiredHour], before_ms: int, clock: Clock
-) -> dict[str, str]:
-    """Returns what is wrong with files, by path: their hours are left, since nobody knows how many
-    rows of which partition they had. Rows are counted before their files are removed."""
+) -> Expired:
+    """Ends before the first hour with a damaged file: how many rows of which partition that had is
+    not known until it is repaired. Rows are counted before their files are removed."""
     root = log.directory.root
     wrong = absent_or_cut(root, (file for hour in hours for file in hour.files))
+    chosen, horizon_ms = before_damaged(hours, wrong, before_ms)
     try:
-        expired = _counted(spark, log, _sound(hours, wrong))
+        expired = _counted(spark, log, chosen)
     except QUERY_ERRORS:
-        wrong |= damaged(
-            spark, root, (file for hour in _sound(hours, wrong) for file in hour.files)
-        )
-        expired = _counted(spark, log, _sound(hours, wrong))
-    removed = tuple(file.path for hour in _sound(hours, wrong) for file in hour.files)
-    if removed or before_ms > log.state.expired_before_ms:
+        wrong |= damaged(spark, root, [file for hour in chosen for file in hour.files])
+        chosen, horizon_ms = before_damaged(hours, wrong, before_ms)
+        expired = _counted(spark, log, chosen)
+    if chosen or horizon_ms > log.state.expired_before_ms:
         log.commit(
             Commit(
                 log.stage(),
                 clock.wall_ms(),
-                removed=removed,
+                removed=tuple(file.path for hour in chosen for file in hour.files),
                 expired=tuple(expired),
-                expired_before_ms=before_ms,
+                expired_before_ms=horizon_ms,
             )
         )
-    return wrong
-
-
-def _sound(hours: Iterable[ExpiredHour], wrong: dict[str, str]) -> list[ExpiredHour]:
-    return [hour for hour in hours if not any(file.path in wrong for file in hour.files)]
+    return Expired(chosen, wrong)
 
 
 def _counted(spark: SparkSession, log: ArchiveLog, hours: Iterable[ExpiredHour]) -> list[GoneRows]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from tidelog_pipeline.archive.commits import AddedFile, ArchiveState
@@ -11,6 +12,7 @@ from tidelog_pipeline.archive.compaction import HOUR_MS, end_of_hour_ms
 class ExpiredHour(NamedTuple):
     path: str
     files: tuple[AddedFile, ...]
+    end_ms: int
 
     @property
     def rows(self) -> int:
@@ -28,5 +30,18 @@ def hours_before(state: ArchiveState, before_ms: int) -> list[ExpiredHour]:
     for path, files in sorted(state.files.items()):
         end_ms = end_of_hour_ms(path)
         if files and end_ms is not None and end_ms <= before_ms:
-            found.append(ExpiredHour(path, tuple(files[name] for name in sorted(files))))
+            found.append(ExpiredHour(path, tuple(files[name] for name in sorted(files)), end_ms))
     return found
+
+
+def before_damaged(
+    hours: Iterable[ExpiredHour], damaged: Collection[str], before_ms: int
+) -> tuple[list[ExpiredHour], int]:
+    """The hours that end no later than the first one with a damaged file begins, of any topic, and
+    the time before which everything is expired then."""
+    listed = list(hours)
+    starts = [
+        hour.end_ms - HOUR_MS for hour in listed if any(file.path in damaged for file in hour.files)
+    ]
+    horizon_ms = min([before_ms, *starts])
+    return [hour for hour in listed if hour.end_ms <= horizon_ms], horizon_ms

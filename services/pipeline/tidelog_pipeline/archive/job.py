@@ -16,6 +16,7 @@ from tidelog.spark import register, watch
 from tidelog.spark.batch_reader import planned
 from tidelog.spark.cluster_lookups import new_lookups
 from tidelog.spark.filters import Narrowed
+from tidelog.spark.option_values import OptionError
 from tidelog.spark.options import BOOTSTRAP, ReadOptions
 from tidelog_pipeline.archive.archive_log import CHECKPOINT, FORM, ArchiveLog
 from tidelog_pipeline.archive.cluster import LogsNow, logs_now, matching_logs, sample_values
@@ -247,18 +248,17 @@ class _Writer:
 
     def _expire(self, config: ExpireConfig) -> None:
         before_ms = whole_hours_ms(time_ms("--before", config.before))
+        if before_ms > self._clock.wall_ms():
+            raise OptionError(f"option --before is {config.before!r}; it must be in the past")
         hours = hours_before(self._log.state, before_ms)
-        wrong: dict[str, str] = {}
+        verb, removed = "would be removed", hours
         if not config.dry_run:
-            wrong = expire(self._spark, self._log, hours, before_ms, self._clock)
-        verb = "would be removed" if config.dry_run else "are removed"
-        for hour in hours:
-            damaged_ones = [file.path for file in hour.files if file.path in wrong]
-            if damaged_ones:
-                path = damaged_ones[0]
-                self._find(f"{hour.path} is not expired: {path} is damaged: {wrong[path]}")
-            else:
-                _say(f"{hour.path}: {len(hour.files)} files with {hour.rows} rows {verb}")
+            found = expire(self._spark, self._log, hours, before_ms, self._clock)
+            verb, removed = "are removed", found.hours
+            for path, why in sorted(found.damaged.items()):
+                self._find(f"{path}: {why}; its hour and later ones are not expired")
+        for hour in removed:
+            _say(f"{hour.path}: {len(hour.files)} files with {hour.rows} rows {verb}")
         if not hours:
             _say("There is no hour that ended before.")
 

@@ -1,5 +1,10 @@
 from tidelog_pipeline.archive.commits import AddedFile, ArchiveState
-from tidelog_pipeline.archive.expiry import ExpiredHour, hours_before, whole_hours_ms
+from tidelog_pipeline.archive.expiry import (
+    ExpiredHour,
+    before_damaged,
+    hours_before,
+    whole_hours_ms,
+)
 
 HOUR_MS = 3_600_000
 # 2026-11-22T10:00Z
@@ -27,3 +32,16 @@ def test_hours_that_have_ended_before_are_expired_and_no_others() -> None:
 def test_a_time_within_an_hour_is_rounded_down() -> None:
     assert whole_hours_ms(TEN_MS + 5) == TEN_MS
     assert whole_hours_ms(TEN_MS) == TEN_MS
+
+
+def test_expiry_ends_before_the_first_hour_with_a_damaged_file() -> None:
+    """Everything before a time is expired, or nothing is known of what is missing there."""
+    hours = [
+        f"topic={topic}/date=2026-11-22/hour={hour}" for topic in "ab" for hour in ("08", "09")
+    ]
+    found = hours_before(state(*hours), TEN_MS)
+    assert before_damaged(found, (), TEN_MS) == (found, TEN_MS)
+    chosen, horizon_ms = before_damaged(found, [f"{hours[3]}/a.parquet"], TEN_MS)
+    assert [hour.path for hour in chosen] == [hours[0], hours[2]]
+    assert horizon_ms == TEN_MS - HOUR_MS
+    assert before_damaged(found, [f"{hours[0]}/a.parquet"], TEN_MS) == ([], TEN_MS - 2 * HOUR_MS)
