@@ -170,6 +170,49 @@ class TestFiles:
             disk.rename(directory / "f", directory / "g")
 
 
+class TestFileIds:
+    """By which a copy of a file is known as one."""
+
+    def test_content_can_name_its_own_file(self, disk: Disk, directory: PurePath) -> None:
+        path = directory / "f"
+        disk.write_with_id(path, lambda found: str(found).encode(), sync=True)
+        assert disk.read_file(path) == str(disk.file_id(path)).encode()
+
+    def test_a_rename_keeps_the_id(self, disk: Disk, directory: PurePath) -> None:
+        disk.write_atomically(directory / "f", b"abc", sync=True)
+        before = disk.file_id(directory / "f")
+        disk.rename(directory / "f", directory / "g")
+        assert disk.file_id(directory / "g") == before
+        file = disk.open(directory / "g")
+        file.write_at(0, [b"def"])
+        file.close()
+        assert disk.file_id(directory / "g") == before
+
+    def test_a_file_that_takes_anothers_place_has_an_id_of_its_own(
+        self, disk: Disk, directory: PurePath
+    ) -> None:
+        path = directory / "f"
+        disk.write_with_id(path, lambda _: b"abc", sync=True)
+        before = disk.file_id(path)
+        disk.write_with_id(path, lambda _: b"abc", sync=True)
+        assert not disk.file_id(path).is_same_file(before, same_boot=True)
+
+    def test_a_copy_made_after_the_removal_has_an_id_of_its_own(
+        self, disk: Disk, directory: PurePath
+    ) -> None:
+        """Its inode may be the one that became free."""
+        path = directory / "f"
+        disk.write_with_id(path, lambda _: b"abc", sync=True)
+        before = disk.file_id(path)
+        disk.remove(path)
+        disk.write_with_id(path, lambda _: b"abc", sync=True)
+        assert not disk.file_id(path).is_same_file(before, same_boot=False)
+
+    def test_what_is_not_there_has_none(self, disk: Disk, directory: PurePath) -> None:
+        with pytest.raises(FileNotFoundError):
+            disk.file_id(directory / "f")
+
+
 class TestDirectories:
     def test_one_that_is_not_there_is_empty(self, disk: Disk, directory: PurePath) -> None:
         assert disk.list_names(directory / "d") == []

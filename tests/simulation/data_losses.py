@@ -18,12 +18,28 @@ def replica_in(directory: PurePath) -> tuple[str, PartitionId]:
 
 
 class DataLosses:
-    """Numbered in their order, over all machines. `count`: how many there were."""
+    """Numbered in their order, over all machines, which have the ids of their brokers (see
+    `twins`). `count`: how many there were."""
 
     def __init__(self) -> None:
         self.count = 0
         self._of_machines: dict[int, int] = {}
         self._of_replicas: dict[tuple[int, PartitionId], int] = {}
+        self._replaced: dict[int, list[int]] = {}
+
+    def contents_replaced(self, machine_id: int) -> None:
+        """Its directory is another one from now on, empty, older or a copy: what it holds need
+        not be the begin of what it held."""
+        self.machine_lost(machine_id)
+        self._replaced.setdefault(machine_id, []).append(self.count)
+
+    def last_replaced(self, machine_id: int) -> int:
+        """The number of the last time; 0: never."""
+        return self._replaced.get(machine_id, [0])[-1]
+
+    def was_replaced_between(self, machine_id: int, after: int, up_to: int) -> bool:
+        """Both are numbers of losses."""
+        return any(after < number <= up_to for number in self._replaced.get(machine_id, ()))
 
     def machine_lost(self, broker_id: int) -> None:
         """Perhaps of every replica."""

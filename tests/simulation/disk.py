@@ -8,9 +8,11 @@ import errno
 import os
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import PurePath
+
+from tidelog_broker.log.file_id import FileId
 
 # Of what a file gained since its last sync, a power failure keeps all, nothing or a torn part; or
 # the file has its full length, and pages of it hold zeros or whatever lay there before.
@@ -32,11 +34,12 @@ class Inode:
     """`before`: what a power failure leaves, where it is not simply the first
     `synced_bytes` of `data`. `dropped`: from where to where the page cache holds what a
     failed sync could not write, and what the kernel takes for written since. `cold`: the pages
-    that memory does not hold."""
+    that memory does not hold. `id`: of the file; unset until somebody asks for it."""
 
-    __slots__ = ("before", "cold", "data", "dropped", "synced_bytes")
+    __slots__ = ("before", "cold", "data", "dropped", "id", "synced_bytes")
 
     def __init__(self, data: bytes = b"", *, synced: bool = False) -> None:
+        self.id: FileId | None = None
         self.data = bytearray(data)
         self.synced_bytes = len(data) if synced else 0
         self.before: bytes | None = None
@@ -168,6 +171,9 @@ class SimDisk:
         self.failing_syncs = self.failing_reads = self.failing_writes = 0
         self.rewritten = self.flipped = 0
         self.failed: Counter[str] = Counter()
+        self._next_inode = 1
+        # Moves on with each wipe, after which inodes begin again from the first.
+        self._birth_ns = 1
 
     # -- faults ------------------------------------------------------------------------
 
@@ -254,6 +260,25 @@ class SimDisk:
     def wipe(self) -> None:
         self._directories.clear()
         self._durable.clear()
+        self._start_numbering_again()
+
+    def _start_numbering_again(self) -> None:
+        """As real file systems do, that use inodes again: only the birth time differs."""
+        self._next_inode = 1
+        self._birth_ns += 1
+
+    def contents(self) -> dict[PurePath, bytes]:
+        """Of every file: what a backup takes."""
+        return {path: bytes(self._inode(path).data) for path in self.paths()}
+
+    def restore(self, contents: Mapping[PurePath, bytes]) -> None:
+        """Replaces everything by files with these contents, all of them synced, as cp, rsync and
+        tar do: they are other files."""
+        self.wipe()
+        for path, data in contents.items():
+            self.make_directory(path.parent)
+            self._directories[path.parent][path.name] = Inode(data, synced=True)
+            self._durable[path.parent][path.name] = self._directories[path.parent][path.name]
 
     def evict(self) -> None:
         """Memory holds no file any more."""
@@ -311,6 +336,24 @@ class SimDisk:
         names[path.name] = inode
         if sync:
             self.sync_directory(path.parent)
+
+    def write_with_id(
+        self, path: PurePath, render: Callable[[FileId], bytes], *, sync: bool
+    ) -> None:
+        number = self._new_id()
+        self.write_atomically(path, render(number), sync=sync)
+        self._inode(path).id = number
+
+    def file_id(self, path: PurePath) -> FileId:
+        inode = self._inode(path)
+        if inode.id is None:
+            inode.id = self._new_id()
+        return inode.id
+
+    def _new_id(self) -> FileId:
+        number = FileId(1, self._next_inode, self._birth_ns)
+        self._next_inode += 1
+        return number
 
     def list_names(self, directory: PurePath) -> list[str]:
         names = list(self._directories.get(directory, ()))

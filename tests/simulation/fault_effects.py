@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from simulation.faults import Fault
-from simulation.processes import Service
+from simulation.processes import BrokerProcess, Service
 from simulation.topic_lives import AGAIN, GONE, RESIZED
 from tidelog_runtime.metadata.schema import decode_controller, decode_topic
 
@@ -141,6 +141,24 @@ def _disk_failures(world: World, fault: Fault, what: str) -> int:
     return _service(world, fault).machine.disk.failed[what]
 
 
+def _has_data(world: World, fault: Fault) -> bool:
+    return bool(_service(world, fault).machine.disk.paths())
+
+
+def _twin(world: World, fault: Fault) -> BrokerProcess:
+    broker = _service(world, fault)
+    assert isinstance(broker, BrokerProcess)
+    return world.twin(broker.broker_id)
+
+
+def _contents_changed(world: World, fault: Fault, begin: _Begin) -> HadEffect:
+    """Since the backup was taken."""
+    disk = _service(world, fault).machine.disk
+    before = disk.contents()
+    begin()
+    return lambda: disk.contents() != before
+
+
 _LOOKS: dict[str, _Look] = {
     "crash_broker": _at_once(_runs),
     "crash_controller": _at_once(_runs),
@@ -150,7 +168,11 @@ _LOOKS: dict[str, _Look] = {
     "shut_down": _at_once(_runs),
     "reboot": _at_once(_is_up),
     "reboot_all": _at_once(_any_is_up),
-    "empty_disk": _at_once(lambda w, f: bool(_service(w, f).machine.disk.paths())),
+    "empty_disk": _at_once(_has_data),
+    "second_process": _counted(lambda w, f: _twin(w, f).rejected),
+    "copied_directory": _at_once(lambda w, f: _has_data(w, f) and not _twin(w, f).alive),
+    "restored_directory": _contents_changed,
+    "swapped_directory": _at_once(_has_data),
     "etcd_away": _at_once(_etcd_is_there),
     "etcd_leaderless": _counted(_refused_leaderless),
     "watch_loss": _counted(_denied_watches),

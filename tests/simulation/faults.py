@@ -158,6 +158,12 @@ KINDS: dict[str, Kind] = {
     "reboot": Kind(_the_loser, (300, 5_000), 1.5),
     "reboot_all": Kind(_nothing, (300, 3_000), 0.0),
     "empty_disk": Kind(_the_loser, (300, 5_000)),
+    # Data directories: a second process of a broker's id, with an empty one or with a copy; and
+    # a directory that is restored from an older copy, or replaced for a while.
+    "second_process": Kind(_one_broker, (2_000, 9_000)),
+    "copied_directory": Kind(_the_loser, (3_000, 12_000)),
+    "restored_directory": Kind(_the_loser, (1_000, 8_000)),
+    "swapped_directory": Kind(_the_loser, (2_000, 8_000), 0.5),
     # The store.
     "etcd_away": Kind(_nothing, (500, 8_000)),
     "etcd_leaderless": Kind(_nothing, (500, 6_000)),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from simulation.data_losses import replica_in
 from simulation.directed_faults import DirectedFaults
+from simulation.directory_faults import DirectoryFaults
 from simulation.fault_effects import began
 from simulation.faults import Fault
 from simulation.loop import SimProcess
@@ -67,7 +68,6 @@ class FaultInjector:
             "shut_down": self._shut_down,
             "reboot": self._reboot,
             "reboot_all": self._reboot_all,
-            "empty_disk": self._empty_disk,
             "etcd_away": self._etcd_away,
             "etcd_leaderless": self._etcd_leaderless,
             "lost_answers": self._lost_answers,
@@ -80,6 +80,7 @@ class FaultInjector:
             "bit_flip": self._bit_flip,
             **self._metadata.begin,
             **self._directed.begin,
+            **DirectoryFaults(world).kinds(),
         }
 
     @property
@@ -98,6 +99,9 @@ class FaultInjector:
         self._network.lift_all()
         world.etcd.come_back()
         world.etcd.elect_leader()
+        for twin in world.twins.values():
+            twin.hold_down()
+            twin.kill()
         for service in world.services():
             service.resume()
             self._network.host(service.host).up = True
@@ -258,13 +262,6 @@ class FaultInjector:
                 end()
 
         return up
-
-    def _empty_disk(self, fault: Fault, _: random.Random) -> End:
-        service = self._service(fault)
-        end = self._kill(service)
-        service.machine.disk.wipe()
-        self._lost_data(service)
-        return end
 
     # -- the store ---------------------------------------------------------------------------
 

@@ -42,6 +42,9 @@ class WatchedBroker(Protocol):
     def broker_id(self) -> int: ...
 
     @property
+    def machine_id(self) -> int: ...
+
+    @property
     def incarnation(self) -> int: ...
 
     @property
@@ -62,6 +65,9 @@ class WatchedWorld(Protocol):
     def brokers(self) -> Mapping[int, WatchedBroker]: ...
 
     @property
+    def twins(self) -> Mapping[int, WatchedBroker]: ...
+
+    @property
     def data_losses(self) -> DataLosses: ...
 
     @property
@@ -74,7 +80,8 @@ class Life:
     def __init__(self, broker: WatchedBroker) -> None:
         self.broker_id = broker.broker_id
         self.incarnation = broker.incarnation
-        self.name = f"broker-{broker.broker_id}/{broker.incarnation}"
+        twin = "" if broker.machine_id == broker.broker_id else "twin of "
+        self.name = f"{twin}broker-{broker.broker_id}/{broker.incarnation}"
         self._broker = broker
 
     @property
@@ -161,20 +168,24 @@ class Invariants:
         broker = self._broker_with(disk)
         topic, partition = replica_in(log.directory)
         self._names[partition] = TopicPartition(topic, partition.partition)
-        replica = self.replicas.of(broker.broker_id, partition)
+        replica = self.replicas.of(broker.machine_id, partition, broker.broker_id)
         self._replica_of[log] = replica
         replica.disk_log = log
         end = log.log_end_offset
-        key = (broker.broker_id, partition)
+        key = (broker.machine_id, partition)
         # What flipped bits have damaged may be noticed, and cut, at any later start.
         if end < replica.log.end and self._data_losses.was_damaged(*key):
             self._data_losses.replica_damaged(*key)
         losses = self._data_losses.last_of(*key)
-        lost = self._losses_seen.get(key, losses) != losses or replica in self._failed
+        replaced = self._data_losses.last_replaced(broker.machine_id)
+        seen = self._losses_seen.get(key, 0 if replaced else losses)
+        lost = seen != losses or replica in self._failed
         self._losses_seen[key] = losses
         self._failed.pop(replica, None)
+        if replaced > seen:
+            self.replicas.contents_replaced(replica)
         found: list[Entry] | int = end
-        if lost and end > replica.log.end:
+        if lost and (end > replica.log.end or replaced > seen):
             with broker.machine.disk.looked_at():
                 found = read_entries(log)
         self._noting(
@@ -186,10 +197,14 @@ class Invariants:
         replica.durable.opened(segments, end)
 
     def _broker_with(self, disk: Disk) -> WatchedBroker:
-        for broker in self._world.brokers.values():
+        for broker in self._processes():
             if broker.machine.disk is disk:
                 return broker
         raise LookupError("a log was opened on a disk that belongs to no broker")
+
+    def _processes(self) -> Iterator[WatchedBroker]:
+        yield from self._world.brokers.values()
+        yield from self._world.twins.values()
 
     def log_appended(self, log: Log, batches: Sequence[Batch]) -> None:
         replica = self._replica_of[log]
@@ -258,7 +273,7 @@ class Invariants:
         """What counts as synced is on the disk. An fsync that succeeds after one that failed brings
         nothing back (interleaving 9)."""
         replica = self._replica_of[log]
-        disk = self._world.brokers[replica.broker_id].machine.disk
+        disk = next(b for b in self._processes() if b.machine_id == replica.machine_id).machine.disk
         durable = replica.durable.look(disk, log.directory)
         if durable < log.flushed_offset:
             self.found(
@@ -309,20 +324,23 @@ class Invariants:
             )
 
     def key_deleted(self, transaction: Transaction, former: KeyValue) -> None:
-        """A controller takes nobody for dead who serves."""
+        """A controller takes no broker for dead that serves, and neither does another process of
+        the same broker id."""
         key = self._world.keys.parse(former.key)
+        if not isinstance(key, BrokerKey):
+            return
         guarded = {guard.key for guard in transaction.guards}
-        if not isinstance(key, BrokerKey) or self._world.keys.controller not in guarded:
-            return
-        broker = self._world.brokers[key.broker_id].broker
-        if broker is None or broker.stopped.is_set():
-            return
-        if broker.manager.broker_epoch == former.create_revision:
-            self.found(
-                "live_registration_removed",
-                f"the controller removed life {former.create_revision}, whose process serves",
-                broker=key.broker_id,
-            )
+        by = "the controller" if self._world.keys.controller in guarded else "another process"
+        for process in self._processes():
+            broker = process.broker
+            if process.broker_id != key.broker_id or broker is None or broker.stopped.is_set():
+                continue
+            if broker.manager.broker_epoch == former.create_revision:
+                self.found(
+                    "live_registration_removed",
+                    f"{by} removed life {former.create_revision}, whose process serves",
+                    broker=key.broker_id,
+                )
 
     def found(self, name: str, message: str, **fields: object) -> None:
         """Raised after the step."""

@@ -30,6 +30,7 @@ from simulation.transports import (
     SimPeers,
     SimReplicaControl,
 )
+from simulation.twins import machine_at
 from tidelog import record_batch
 from tidelog.client import Admin, Consumer, Producer
 from tidelog.errors import ErrorCode, TidelogError
@@ -39,11 +40,18 @@ from tidelog_broker.broker import Broker
 from tidelog_broker.config import BrokerConfig
 from tidelog_broker.edge.broker_service import BrokerService, client_service
 from tidelog_broker.life import live
+from tidelog_broker.membership.directory_binding import BrokerIdInUseError
+from tidelog_broker.membership.rejected_start import report_rejected_start
 from tidelog_broker.storage.data_directory import DataDirectory, DataDirectoryError
 from tidelog_controller.core.write_pace import INTERVALS, Intervals
 from tidelog_controller.edge.admin import AdminServicer
 from tidelog_controller.shell.event_loop import Environment
 from tidelog_controller.shell.service import ControllerService
+from tidelog_runtime.metadata.broker_directories import (
+    RejectedStart,
+    RejectionCause,
+    decode_broker_directory,
+)
 from tidelog_runtime.metadata.measured_store import MeasuredStore
 from tidelog_runtime.metadata.schema import ControllerEntry
 from tidelog_runtime.metadata.store import StoreError
@@ -256,9 +264,17 @@ class _BrokerEdge(_Edge):
 
 
 class BrokerProcess(Service):
-    def __init__(self, world: World, broker_id: int) -> None:
-        super().__init__(world, f"broker-{broker_id}", f"broker-{broker_id}:7500")
+    """`host`: of a second process with this broker's id. `may_replace_directory`: an operator
+    gives up the directory that holds the id at each start. `rejected`: how many
+    starts were, because the id belongs to another directory."""
+
+    def __init__(self, world: World, broker_id: int, host: str = "") -> None:
+        host = host or f"broker-{broker_id}"
+        super().__init__(world, host, f"{host}:7500")
         self.broker_id = broker_id
+        self.machine_id = machine_at(broker_id, self.address)
+        self.may_replace_directory = False
+        self.rejected = 0
         self.broker: Broker | None = None
         self.config = BrokerConfig(
             broker_id=broker_id,
@@ -278,8 +294,7 @@ class BrokerProcess(Service):
         try:
             broker = self._new_broker(process, rng)
         except (DataDirectoryError, OSError) as error:
-            structlog.get_logger().critical("cannot_start", why=str(error))
-            return 1
+            return await self._cannot_start(process, error)
         self.broker = broker
         assert self.stop_requested is not None
         edge = _BrokerEdge(
@@ -288,13 +303,33 @@ class BrokerProcess(Service):
         try:
             return await live(broker, edge, self.stop_requested)
         except (DataDirectoryError, OSError) as error:
-            structlog.get_logger().critical("cannot_start", why=str(error))
-            return 1
+            return await self._cannot_start(process, error)
+
+    async def _cannot_start(self, process: SimProcess, error: Exception) -> int:
+        world = self._world
+        structlog.get_logger().critical("cannot_start", why=str(error))
+        cause = getattr(error, "cause", RejectionCause.DISK)
+        store = SimStore(world.etcd, world.network, process)
+        rejected = RejectedStart(cause, str(error), world.loop.wall_ms(), self.address, self.host)
+        await report_rejected_start(store, world.keys, self.broker_id, rejected)
+        await store.close()
+        if isinstance(error, BrokerIdInUseError):
+            self.rejected += 1
+        return 1
+
+    def _given_up_directory(self) -> str:
+        """As an operator gives it in `replace_directory` who was told to."""
+        world = self._world
+        record = world.store_data.get(world.keys.directory(self.broker_id))
+        if record is None or not self.may_replace_directory:
+            return ""
+        return decode_broker_directory(record.value).directory_id
 
     def _new_broker(self, process: SimProcess, rng: random.Random) -> Broker:
         world, disk = self._world, self.machine.disk
+        config = self.config.model_copy(update={"replace_directory": self._given_up_directory()})
         return Broker(
-            self.config,
+            config,
             store=SimStore(world.etcd, world.network, process),
             disk=disk,
             data_directory=DataDirectory.open(
@@ -315,6 +350,7 @@ class BrokerProcess(Service):
             timestamps_of=timestamps_of,
             without_deltas=record_batch.without_deltas,
             state_changes=StateChangeLog(self.host, world.loop),
+            host=self.host,
         )
 
     async def _answer(

@@ -36,11 +36,13 @@ class ReplicaRules:
         # What was committed in partitions that were removed, and are there again.
         self._before_removal: dict[PartitionId, list[Committed]] = {}
 
-    def of(self, broker_id: int, partition: PartitionId) -> Replica:
-        key = (broker_id, partition)
+    def of(self, machine_id: int, partition: PartitionId, broker_id: int | None = None) -> Replica:
+        """`broker_id`: where it is not that of the machine."""
+        key = (machine_id, partition)
         replica = self.replicas.get(key)
         if replica is None:
-            replica = self.replicas[key] = Replica(broker_id, partition)
+            own = machine_id if broker_id is None else broker_id
+            replica = self.replicas[key] = Replica(own, partition, machine_id)
         return replica
 
     def committed_of(self, partition: PartitionId) -> Committed:
@@ -96,6 +98,11 @@ class ReplicaRules:
             for entry in found:
                 replica.log.add(entry)
             replica.verified = start
+
+    def contents_replaced(self, replica: Replica) -> None:
+        """By older ones, perhaps from before an unclean election, or from before the partition was
+        removed and added again."""
+        replica.suspect = True
 
     def before_cut(self, replica: Replica, offset: int) -> None:
         """A running broker is about to cut its log to `offset`."""
@@ -162,7 +169,7 @@ class ReplicaRules:
 
     def removed(self, replica: Replica) -> None:
         """Its directory was set aside or deleted by a running broker."""
-        key = (replica.broker_id, replica.partition)
+        key = (replica.machine_id, replica.partition)
         self.replicas.pop(key, None)
         if self._store.is_being_deleted(replica.partition):
             self._deleted.setdefault(key, replica)
@@ -184,7 +191,7 @@ class ReplicaRules:
         if written is not None and written.state.unclean_leader_epoch > known.unclean_epoch:
             return
         committed = known.log
-        log = self.of(member.broker_id, partition).log
+        log = self.of(self._store.machine_of(member), partition, member.broker_id).log
         if common_end(log, committed) < committed.end:
             raise Violation(
                 "joined_without_committed",
@@ -350,7 +357,10 @@ class ReplicaRules:
         if before is None or self._store.permits_loss(replica.partition, state.leader_epoch):
             return
         for member in (*before.isr, *before.eligible):
-            other = self.replicas.get((member.broker_id, replica.partition))
+            machine_id = self._store.machine_of(member)
+            if machine_id != self._store.present_machine(member.broker_id):
+                continue  # What it held is not there.
+            other = self.replicas.get((machine_id, replica.partition))
             if other is None or not other.log.entries:
                 continue  # Retention has emptied it: there is nothing that it could keep.
             if common_end(other.log, committed.log) > kept:
@@ -425,7 +435,7 @@ class ReplicaRules:
     ) -> None:
         if self._store.has_lost_data_since(member, leader.partition):
             return
-        key = (member.broker_id, leader.partition)
+        key = (self._store.machine_of(member), leader.partition)
         other = self._deleted.get(key) or self.replicas.get(key)
         left_in, as_it_was = self._left.get(key, (NO_EPOCH, None))
         if leader_epoch < left_in:

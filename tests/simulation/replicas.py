@@ -52,6 +52,7 @@ class Replica:
 
     broker_id: int
     partition: PartitionId
+    machine_id: int
     log: ShadowLog = field(default_factory=ShadowLog)
     owner: Owner | None = None
     # Known to agree with what was committed up to here.

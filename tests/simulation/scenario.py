@@ -11,7 +11,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 
-from simulation.acknowledgers import broker_id_of
 from simulation.controller_watch import ControllerWatch
 from simulation.coverage import Coverage
 from simulation.fault_effects import struck
@@ -163,7 +162,8 @@ def _short_deliveries() -> AbstractContextManager[None]:
 
 
 def _epoch_led(world: World, address: str, partition: TopicPartition) -> int:
-    broker = world.brokers[broker_id_of(address)].broker
+    process = world.broker_at(address)
+    broker = None if process is None else process.broker
     if broker is None:
         return NO_EPOCH
     found = next((p for p in broker.manager.all() if p.name == partition), None)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from simulation.data_losses import DataLosses
 from simulation.move_rules import is_end, judge_step
 from simulation.partition_id import PartitionId
+from simulation.twins import machine_at
 from simulation.violation import Violation
 from simulation.written_states import brief, is_resignation, judge_alone, violation_of
 from tidelog.model import NO_EPOCH, NO_LEADER, TopicPartition
@@ -107,7 +108,20 @@ class StoreRules:
         """Whether its replica may have lost anything since that life was registered; a life
         that never was counts as lost."""
         before = self._losses_at.get(member)
-        return before is None or self._data_losses.last_of(member.broker_id, partition) > before
+        machine_id = self.machine_of(member)
+        return before is None or self._data_losses.last_of(machine_id, partition) > before
+
+    def present_machine(self, broker_id: int) -> int:
+        """On which the broker is registered now; its own where it is not."""
+        live = self.registered.get(broker_id)
+        return broker_id if live is None else machine_at(broker_id, live.registration.address)
+
+    def machine_of(self, member: Member) -> int:
+        """On which the broker ran in that life."""
+        registration = self._lives.get(member)
+        if registration is None:
+            return member.broker_id
+        return machine_at(member.broker_id, registration.address)
 
     def is_being_deleted(self, partition: PartitionId) -> bool:
         written = self.partitions.get(partition)
@@ -373,6 +387,33 @@ class StoreRules:
                 old,
                 new,
             )
+        self._judge_directory(partition, old, new, life, Member(new.leader, admitted))
+
+    def _judge_directory(
+        self,
+        partition: PartitionId,
+        old: LeaderAndIsr,
+        new: LeaderAndIsr,
+        elected: Member,
+        admitted: Member,
+    ) -> None:
+        """Whoever is elected as clean was admitted with the very directory that it has now,
+        whatever any registration says."""
+        machine_id = self.machine_of(elected)
+        before, after = self._losses_at.get(admitted, 0), self._losses_at.get(elected, 0)
+        if self.machine_of(admitted) != machine_id:
+            why = "it runs on another machine"
+        elif self._data_losses.was_replaced_between(machine_id, before, after):
+            why = "its directory is another one"
+        else:
+            return
+        raise violation_of(
+            "elected_by_another_directory",
+            f"broker {new.leader} was admitted in life {admitted.broker_epoch}; {why} since",
+            partition,
+            old,
+            new,
+        )
 
     def _claims_whole(self, partition: PartitionId, life: Member, admitted: int) -> bool:
         """What the registration of this life says, or said: it may just have gone, or have

@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+from simulation.directory_stories import DIRECTORY_STORIES
 from simulation.faults import FIRST_FAULT_MS, LAST_FAULT_MS, Cluster, Fault
 
 
@@ -460,4 +461,5 @@ STORIES: tuple[Callable[[random.Random, Cluster], list[Fault]], ...] = (
     _lost_join,
     _name_handed_over_unseen,
     _long_full_disk,
+    *DIRECTORY_STORIES,
 )

@@ -19,6 +19,7 @@ from simulation.network import Network
 from simulation.processes import BrokerProcess, ClientProcess, ControllerProcess, Service
 from simulation.store import EtcdServer
 from simulation.trace import Tracer
+from simulation.twins import twin_host
 from simulation.violation import Violation
 from tidelog.model import TopicPartition
 from tidelog_broker.partition.partition import Partition
@@ -92,6 +93,8 @@ class World:
         self.controllers = {
             n: ControllerProcess(self, n) for n in range(1, self.settings.controllers + 1)
         }
+        # Second processes of a broker's id, held down unless a fault has one run.
+        self.twins: dict[int, BrokerProcess] = {}
         self.clients: dict[str, ClientProcess] = {}
         self.bootstrap = [broker.address for broker in self.brokers.values()]
         self.data_losses = DataLosses()
@@ -146,6 +149,18 @@ class World:
         if client is None:
             client = self.clients[name] = ClientProcess(self, name)
         return client
+
+    def twin(self, broker_id: int) -> BrokerProcess:
+        twin = self.twins.get(broker_id)
+        if twin is None:
+            twin = self.twins[broker_id] = BrokerProcess(self, broker_id, twin_host(broker_id))
+            twin.hold_down()
+        return twin
+
+    def broker_at(self, address: str) -> BrokerProcess | None:
+        """The process of a broker that listens there while it runs."""
+        both = (*self.brokers.values(), *self.twins.values())
+        return next((broker for broker in both if broker.address == address), None)
 
     def services(self) -> list[Service]:
         return [*self.brokers.values(), *self.controllers.values()]

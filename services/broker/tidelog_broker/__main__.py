@@ -176,6 +176,7 @@ def new_broker(config: BrokerConfig) -> Parts:
         without_deltas=record_batch.without_deltas,
         state_changes=state_changes,
         look_at_disk=partial(disk_use, config.data_dir),
+        host=socket.gethostname(),
     )
     broker.faults.reserve_memory()
     if metrics is not None:

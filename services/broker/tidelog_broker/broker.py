@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import socket
 from collections.abc import Coroutine
 from pathlib import PurePath
 from typing import Any
@@ -34,9 +33,10 @@ from tidelog_broker.log.errors import LogError
 from tidelog_broker.maintenance import Maintenance
 from tidelog_broker.membership.change_ids import ChangeIds
 from tidelog_broker.membership.cluster_watch import ClusterWatch
+from tidelog_broker.membership.directory_binding import DirectoryBinding
 from tidelog_broker.membership.hand_over import is_awaited
 from tidelog_broker.membership.metadata_cache import MetadataCache
-from tidelog_broker.membership.registration import Registration, end_former_life
+from tidelog_broker.membership.registration import Registration
 from tidelog_broker.membership.rejected_start import report_rejected_start
 from tidelog_broker.metrics.collector import BrokerCollector
 from tidelog_broker.metrics.replica_figures import Judges
@@ -124,20 +124,29 @@ class Broker:
         without_deltas: WithoutDeltas,
         state_changes: StateChangeLog,
         look_at_disk: LookAtDisk = lambda: UNKNOWN_DISK,
+        host: str = "",
     ) -> None:
-        """`look_at_disk`: at the file system of the data."""
+        """`look_at_disk`: at the file system of the data. `host`: the machine's name."""
+        self._host = host
         self._config = config
         self._keys = Keys(config.cluster)
         self.store = MeasuredStore(store, self._keys.cluster, clock, state_changes)
         self.state_changes = state_changes
+        self._clock = clock
         self._peers = peers
         self._controllers = controllers
-        self._clock = clock
         self._rng = rng
-        self._clock = clock
         self._disk = disk
         self._run_blocking = run_blocking
         self._data_directory = data_directory
+        self._binding = DirectoryBinding(
+            self.store,
+            self._keys,
+            config.broker_id,
+            data_directory,
+            host,
+            config.replace_directory,
+        )
         self._logs = LogDirectory(disk, PurePath(config.data_dir), clock)
         self.faults = Faults()
         self.start = StartProgress()
@@ -338,27 +347,30 @@ class Broker:
 
     async def prepare(self) -> None:
         """Finds the cluster, however long that takes, and opens every log. Raises
-        `DataDirectoryError` if the data is another cluster's, or the store holds none."""
+        `DataDirectoryError` if the data is another cluster's, if the store holds none, or if the
+        broker id belongs to another data directory."""
         self._data_directory.join_cluster(await self._cluster_id())
-        whole = self._data_directory.identity.whole_since > 0
         self.start.enter(OPENS_LOGS)
-        await self._end_former_life()
+        await self._end_previous_incarnation()
+        identity = self._data_directory.identity
+        whole = identity.whole_since > 0 and not identity.copied
         await self._run_blocking(
             lambda: self._damaged.extend(self._logs.open_all(self.start.count, whole=whole))
         )
         self._opened = True
         self.start.enter(READS_METADATA)
 
-    async def _end_former_life(self) -> None:
+    async def _end_previous_incarnation(self) -> None:
         """So that others lead while this one opens its logs. Where the store is away by now, the
-        lease does it, or the registration of this life. A store that has fallen back is not
-        written to: its next revisions would hide that it has."""
+        lease does it, or the registration of this incarnation. A store that has fallen back is
+        not written to: its next revisions would hide that it has."""
         self._data_directory.require_revision(self.store.seen_revision)
-        key = self._keys.broker(self._config.broker_id)
         try:
-            await end_former_life(self.store, key, self._data_directory.identity.node_uuid)
+            held = await self._binding.read()
+            self._binding.settle(held)
+            await self._binding.end_previous(held)
         except StoreUnavailableError:
-            # The store itself has told that it is away.
+            # The store itself has reported that it is away.
             pass
         except StoreRolledBackError as error:
             raise DataDirectoryError(str(error), RejectionCause.STORE) from error
@@ -389,14 +401,17 @@ class Broker:
                 rack=self._config.rack,
                 node_uuid=identity.node_uuid,
                 state=RUNNING,
-                whole_since=identity.whole_since,
-                synced_whole_since=identity.synced_whole_since,
+                whole_since=0,
+                synced_whole_since=0,
                 external_address=self._config.external_address,
             ),
+            self._data_directory,
+            self._binding,
             self._config.lease_ttl_seconds,
             self._rng,
             self._registered,
             self.state_changes,
+            self._report_waiting,
         )
         self._registration = registration
         watch = ClusterWatch(
@@ -494,10 +509,23 @@ class Broker:
         except OSError as error:
             # The file claims less than is true, which is safe.
             _log.error("identity_not_written", why=str(error))
-        identity = self._data_directory.identity
-        assert self._registration is not None
-        self._registration.set_whole_since(identity.whole_since, identity.synced_whole_since)
         self.start.enter(TAKES_STATES)
+
+    async def _report_waiting(self, reason: str) -> None:
+        """For `explain`: ends with the registration that this process waits to create."""
+        await self._report(RejectionCause.WAITS_FOR_LEASE, reason)
+
+    async def _report(self, cause: RejectionCause, reason: str) -> None:
+        rejected = RejectedStart(
+            cause,
+            reason,
+            self._clock.wall_ms(),
+            self.inspection.address,
+            self._host,
+            str(self._config.data_dir),
+            self._data_directory.identity.directory_id,
+        )
+        await report_rejected_start(self.store, self._keys, self._config.broker_id, rejected)
 
     def _start(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=name)
@@ -510,16 +538,7 @@ class Broker:
         like an orderly stop."""
         if self._registration is None or self.store.health.unreachable_ms >= 0:
             return
-        rejected = RejectedStart(
-            RejectionCause.FAULT,
-            self.faults.reason,
-            self._clock.wall_ms(),
-            self.inspection.address,
-            socket.gethostname(),
-            str(self._config.data_dir),
-            self._data_directory.identity.node_uuid,
-        )
-        await report_rejected_start(self.store, self._keys, self._config.broker_id, rejected)
+        await self._report(RejectionCause.FAULT, self.faults.reason)
 
     async def hand_over(self) -> None:
         """Asks to lead nothing and to be in sync with nothing any more, and waits for it as
@@ -632,3 +651,15 @@ class Broker:
             self._data_directory.stopped_cleanly(self.seen_revision)
         except OSError as error:
             _log.error("identity_not_written", why=str(error))
+            return
+        await self._confirm_clean_stop()
+
+    async def _confirm_clean_stop(self) -> None:
+        """Without it the directory is still known as stopped cleanly, and a copy of it is not."""
+        if self._registration is None or not self._registration.broker_epoch:
+            return
+        try:
+            async with asyncio.timeout(STORE_FAREWELL_TIMEOUT_S):
+                await self._binding.stopped_cleanly(self._registration.broker_epoch)
+        except (StoreError, TimeoutError) as error:
+            _log.warning("clean_stop_not_in_store", why=str(error) or "etcd did not answer")

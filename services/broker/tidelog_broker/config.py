@@ -23,6 +23,11 @@ class BrokerConfig(RegisteredConfig):
         return f"broker-{self.broker_id}"
 
     data_dir: Path = Field(description="Directory of this broker's data, and of no other's.")
+    replace_directory: str = Field(
+        default="",
+        description="Id of the data directory that is lost for good and whose place data_dir takes "
+        "under this broker_id; has no effect once it has.",
+    )
     boot_id_file: Path = Field(
         default=Path("/proc/sys/kernel/random/boot_id"),
         description="Names the present boot of the machine: after a reboot, unsynced data may be "

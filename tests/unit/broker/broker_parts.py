@@ -4,6 +4,7 @@ its tests are made of. Broker 1 is the one that is tested."""
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import PurePath
@@ -22,6 +23,7 @@ from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.requests.purgatory import Purgatory
 from tidelog_broker.storage.cold_reads import ColdReads
+from tidelog_broker.storage.data_directory import DataDirectory, Identity
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.disk_reports import DiskReport
@@ -290,6 +292,14 @@ def commit(partition: Partition, *records: bytes) -> None:
     append(partition, *records)
     for follower in (2, 3):
         fetch_by(partition, follower)
+
+
+def data_directory(broker_id: int, seed: int = 1, **changes: Any) -> DataDirectory:
+    """Empty, on a disk of its own. `changes`: of its identity."""
+    disk = MemoryDisk()
+    disk.make_directory(DATA)
+    fields = {"node_uuid": f"uuid-{broker_id}", "boot_id": "boot 1", **changes}
+    return DataDirectory(disk, DATA, Identity(broker_id, **fields), random.Random(seed))
 
 
 def registration(broker_id: int, **changes: object) -> BrokerRegistration:

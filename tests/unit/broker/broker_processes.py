@@ -27,7 +27,7 @@ from tidelog_runtime.metadata.schema import (
     encode,
     encode_leader_and_isr,
 )
-from tidelog_runtime.metadata.store import Put, Transaction
+from tidelog_runtime.metadata.store import Delete, Put, Transaction
 from tidelog_runtime.replica_control import LeaderAddress, LeaderAndIsrCommand, PartitionCommand
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 from unit.broker.broker_parts import KEYS, NoController, address_of, in_place, until
@@ -48,7 +48,8 @@ class Process:
         self.cluster = cluster
         self.broker_id = broker_id
         path = cluster.path / str(broker_id)
-        rng = random.Random(broker_id)
+        cluster.processes += 1
+        rng = random.Random(f"{broker_id}/{cluster.processes}")
         self.disk = disk or OsDisk()
         self.store = MemoryStore(virtual_clock(), cluster.data)
         self.data_directory = DataDirectory.open(
@@ -147,9 +148,13 @@ class Cluster:
         self.producer_id_expiration_ms = 60_000
         self.producer_name_expiration_ms = 7 * 24 * 3_600_000
         self.listening: dict[str, Process] = {}
+        self.processes = 0  # that were ever made
 
     def put(self, key: str, value: bytes) -> int:
         return self.data.transact(Transaction([], [Put(key, value)])).revision
+
+    def lease_ends(self, process: Process) -> None:
+        self.data.transact(Transaction([], [Delete(KEYS.broker(process.broker_id))]))
 
     def elect(self, leader: Process, *isr: Process, epoch: int = 5) -> tuple[LeaderAndIsr, int]:
         members = tuple(sorted(Member(p.broker_id, p.epoch) for p in (leader, *isr)))

@@ -15,6 +15,7 @@ from tidelog.inspection.model import (
     StateRequest,
 )
 from tidelog_broker.life import live
+from tidelog_broker.membership.directory_binding import DirectoryBinding
 from tidelog_broker.storage.data_directory import DataDirectoryError
 from tidelog_runtime.metadata.store import StoreRolledBackError
 from unit.broker.broker_parts import KEYS, address_of, settled, until
@@ -121,7 +122,7 @@ async def test_a_store_that_falls_back_while_a_broker_starts_is_refused(
     async def fallen_back(*_: object) -> None:
         raise StoreRolledBackError("it was at 27 before")
 
-    monkeypatch.setattr("tidelog_broker.broker.end_former_life", fallen_back)
+    monkeypatch.setattr(DirectoryBinding, "read", fallen_back)
     with pytest.raises(DataDirectoryError, match="it was at 27 before"):
         await Process(cluster, 1).broker.prepare()
 

@@ -25,7 +25,9 @@ async def cut_off(cluster: Cluster, processes: list[Process], rng: random.Random
     disks = [copy.deepcopy(process.disk) for process in processes]
     for process in processes:
         cluster.listening.pop(address_of(process.broker_id), None)
+        process.store.disconnect()  # a clean stop would reach the store
         await process.broker.stop()
+        cluster.lease_ends(process)
     for process, disk in zip(processes, disks, strict=True):
         assert isinstance(disk, MemoryDisk)
         disk.power_failure(rng)

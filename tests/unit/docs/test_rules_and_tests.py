@@ -120,7 +120,7 @@ def test_the_contents_lead_to_headings_that_are_there() -> None:
 def test_every_numbered_rule_has_a_row() -> None:
     named = [row.rule for row in ROWS]
     interleavings = numbers(r"^(\d+)\. \*\*", PROTOCOL)
-    assert interleavings == list(range(1, 19))
+    assert interleavings == list(range(1, 20))
     wanted = [
         f"{prefix}{n}" for prefix in "RG" for n in numbers(rf"\b{prefix}(\d+)[.*]* ", PROTOCOL)
     ]
@@ -135,7 +135,7 @@ def test_every_rule_that_the_code_cites_is_in_part_2() -> None:
     sections = numbers(r"^## (\d+)\. ", PROTOCOL)
     for path, text in sources():
         for number in numbers(r"[Ii]nterleavings? (\d+)", text):
-            assert 1 <= number <= 18, f"{path}: interleaving {number}"
+            assert 1 <= number <= 19, f"{path}: interleaving {number}"
         for number in numbers(r"section (\d+)\s+of\s+ARCHITECTURE.md", text):
             assert number in sections, f"{path}: section {number}"
         for number in numbers(r"ARCHITECTURE.md,\s+section (\d+)", text):

@@ -36,8 +36,8 @@ def contested(view: ClusterView) -> Iterator[Finding]:
             f"two processes claim broker id {broker_id}; the second one {what}",
             tuple(evidence),
             "Stop the process that should not run as this broker, or give it a broker_id and a "
-            "data_dir of its own. To replace the data directory of this broker for good, run "
-            f"tidelog brokers replace-directory {broker_id}.",
+            "data_dir of its own. Where the first data directory is lost for good, start the "
+            f"other process with --replace-directory {_id_of(owner)}.",
             broker=broker_id,
         )
 
@@ -75,6 +75,11 @@ def _rejected(rejected: RejectedStart) -> str:
 
 def _directory(directory_id: str, path: str) -> str:
     return f"{path or 'of unknown path'} ({directory_id or 'without an id'})"
+
+
+def _id_of(owner: RegisteredBroker | None) -> str:
+    """Where no process is registered, the rejected one's reason names the directory."""
+    return owner.directory_id if owner is not None and owner.directory_id else "and its id"
 
 
 def _on(host: str) -> str:

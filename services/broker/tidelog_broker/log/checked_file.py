@@ -4,12 +4,14 @@ person can read them and a torn one is known."""
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import PurePath
 from typing import Any
 
 from crc32c import crc32c
 
 from tidelog_broker.log.disk import Disk
+from tidelog_broker.log.file_id import FileId
 
 _VERSION = 1
 
@@ -23,8 +25,23 @@ def _first_line(kind: str, body: bytes) -> bytes:
 
 
 def write_checked(disk: Disk, path: PurePath, kind: str, value: Any, *, sync: bool) -> None:
+    disk.write_atomically(path, _content(kind, value), sync=sync)
+
+
+def write_checked_with_id(
+    disk: Disk, path: PurePath, kind: str, value_for: Callable[[FileId], Any], *, sync: bool
+) -> None:
+    """The same for a value that names the file that holds it."""
+
+    def render(file_id: FileId) -> bytes:
+        return _content(kind, value_for(file_id))
+
+    disk.write_with_id(path, render, sync=sync)
+
+
+def _content(kind: str, value: Any) -> bytes:
     body = json.dumps(value, separators=(",", ":")).encode() + b"\n"
-    disk.write_atomically(path, _first_line(kind, body) + body, sync=sync)
+    return _first_line(kind, body) + body
 
 
 def read_checked(disk: Disk, path: PurePath, kind: str) -> Any:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import Protocol
+
+from tidelog_broker.log.file_id import FileId, file_id
 
 # The kernel takes at most this many buffers in one vectored write.
 _MAX_BUFFERS = 1024
@@ -56,6 +58,15 @@ class Disk(Protocol):
     def write_atomically(self, path: PurePath, data: bytes, *, sync: bool) -> None:
         """Whoever reads sees the old content or the new. `sync`: it also outlives a power
         failure; without, a power failure may leave the old, the new or a torn one."""
+
+    def write_with_id(
+        self, path: PurePath, render: Callable[[FileId], bytes], *, sync: bool
+    ) -> None:
+        """`write_atomically`, for content that names the very file that holds it."""
+
+    def file_id(self, path: PurePath) -> FileId:
+        """Kept by a rename; another one for every copy, and for a file that took the place of
+        this one."""
 
     def list_names(self, directory: PurePath) -> list[str]:
         """Empty for a directory that does not exist."""
@@ -160,10 +171,22 @@ class OsDisk:
             return file.read()
 
     def write_atomically(self, path: PurePath, data: bytes, *, sync: bool) -> None:
+        self._replace(path, lambda _: data, sync=sync)
+
+    def write_with_id(
+        self, path: PurePath, render: Callable[[FileId], bytes], *, sync: bool
+    ) -> None:
+        self._replace(path, lambda descriptor: render(file_id(descriptor)), sync=sync)
+
+    def file_id(self, path: PurePath) -> FileId:
+        with open(path, "rb") as file:  # noqa: PTH123
+            return file_id(file.fileno())
+
+    def _replace(self, path: PurePath, data_for: Callable[[int], bytes], *, sync: bool) -> None:
         temporary = f"{path}{TEMPORARY_SUFFIX}"
         with open(temporary, "wb", buffering=0) as file:  # noqa: PTH123
             # A raw file may write a part.
-            rest = memoryview(data)
+            rest = memoryview(data_for(file.fileno()))
             while rest:
                 rest = rest[file.write(rest) :]
             if sync:

@@ -1,32 +1,30 @@
 """Keeps this broker registered under a lease (section 2 of ARCHITECTURE.md).
 
-A registration is only ever created. A new life first deletes its predecessor, whom it
-knows by the node uuid on its disk, before it opens its logs, which may take longer than a
-lease; and then creates its own in a second transaction, so that every life has a creation
-revision of its own: the broker epoch (interleaving 1 of ARCHITECTURE.md).
+A registration is only ever created. A new incarnation first deletes its predecessor, if that is
+surely the dead process of the same data directory, before it opens its logs, which may take
+longer than a lease; and then creates its own in a second transaction, so that every incarnation
+has a creation revision of its own: the broker epoch (interleaving 1 of ARCHITECTURE.md). That
+transaction also binds the broker id to the data directory (`directory_binding`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 import structlog
 
 from tidelog.state_changes.event import NO_REVISION, Cause, Detail, Kind, Stage
 from tidelog_broker.background import first_of, retry_pause
+from tidelog_broker.membership.directory_binding import DirectoryBinding, Held
+from tidelog_broker.storage.data_directory import DataDirectory, DataDirectoryError
 from tidelog_runtime.metadata.keys import Keys
-from tidelog_runtime.metadata.schema import (
-    STOPPING,
-    BrokerRegistration,
-    decode_broker,
-    encode,
-)
+from tidelog_runtime.metadata.schema import STOPPING, BrokerRegistration, encode
 from tidelog_runtime.metadata.store import (
     CreateRevision,
-    Delete,
     Lease,
     LeaseLostError,
     MetadataStore,
@@ -40,34 +38,29 @@ from tidelog_runtime.metadata.store import (
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 RETRY_DELAY_S = 0.2
-# How long another node may hold this broker's id before it is said again.
+# How often it is logged that another process holds this broker's id.
 TAKEN_LOG_INTERVAL_S = 10.0
 
 _log = structlog.get_logger()
 
 
-async def end_former_life(
-    store: MetadataStore, key: str, node_uuid: str
-) -> BrokerRegistration | None:
-    """Deletes what a former life of this node has left under the broker's key, which counts as
-    alive until its lease ends; returns another node's, if that is there. Raises `StoreError`."""
-    present = await store.get(key)
-    if present is None:
-        return None
-    registration = decode_broker(present.value)
-    if registration.node_uuid != node_uuid:
-        return registration
-    await store.transact(
-        Transaction(
-            guards=[CreateRevision(key, present.create_revision)],
-            changes=[Delete(key)],
-        )
-    )
-    return None
+class Created(NamedTuple):
+    """A registration that was created. `not_intact_reason`: why the data directory counts as
+    intact only since then; empty: it does not."""
+
+    broker_epoch: int
+    registration: BrokerRegistration
+    not_intact_reason: str
+
+
+async def _report_nothing(_reason: str) -> None:
+    pass
 
 
 class Registration:
-    """`run` registers, and registers again whenever the registration is gone."""
+    """`run` registers, and registers again whenever the registration is gone. Its end by an
+    exception is a fault of the process, also `BrokerIdInUseError`: another data directory has
+    taken the place of this one."""
 
     def __init__(
         self,
@@ -75,11 +68,19 @@ class Registration:
         keys: Keys,
         broker_id: int,
         wanted: BrokerRegistration,
+        directory: DataDirectory,
+        binding: DirectoryBinding,
         lease_ttl_seconds: int,
         rng: random.Random,
         on_registered: Callable[[int], None],
         state_changes: StateChangeLog,
+        on_waiting: Callable[[str], Awaitable[None]] = _report_nothing,
     ) -> None:
+        """`wanted`: without what `directory` says. `on_waiting`: called with the reason while
+        another process of this id is registered."""
+        self._directory = directory
+        self._binding = binding
+        self._on_waiting = on_waiting
         self._store = store
         self._key = keys.broker(broker_id)
         self._broker_id = broker_id
@@ -89,15 +90,10 @@ class Registration:
         self._on_registered = on_registered
         self._state_changes = state_changes
         self._lease: Lease | None = None
+        self._created: Created | None = None
         self._vanished = asyncio.Event()
         self._gone_at = 0
         self.broker_epoch = 0
-
-    def set_whole_since(self, whole_since: int, synced_whole_since: int) -> None:
-        """For the next registration of this process."""
-        self._wanted = replace(
-            self._wanted, whole_since=whole_since, synced_whole_since=synced_whole_since
-        )
 
     def observed_gone(self, revision: int) -> None:
         """The watch saw at `revision` that this broker's key is not there. What is older
@@ -141,16 +137,17 @@ class Registration:
         (interleaving 10), and registers like that should it have to again. The broker
         epoch stays. While it registers, `run` writes it. Raises `StoreError`."""
         self._wanted = replace(self._wanted, state=STOPPING)
-        if self._lease is None:
+        if self._lease is None or self._created is None:
             return
-        await self._rewrite(self.broker_epoch, self._lease)
+        await self._rewrite(self._created, self._lease)
 
-    async def _rewrite(self, broker_epoch: int, lease: Lease) -> None:
+    async def _rewrite(self, created: Created, lease: Lease) -> None:
         """Without effect where another registration stands."""
+        stopping = replace(created.registration, state=self._wanted.state)
         await self._store.transact(
             Transaction(
-                guards=[CreateRevision(self._key, broker_epoch)],
-                changes=[Put(self._key, encode(self._wanted), lease.id)],
+                guards=[CreateRevision(self._key, created.broker_epoch)],
+                changes=[Put(self._key, encode(stopping), lease.id)],
             )
         )
 
@@ -162,17 +159,27 @@ class Registration:
     async def _register(self) -> None:
         lease = await self._store.grant_lease(self._ttl)
         try:
-            broker_epoch, created = await self._create(lease)
-            if self._wanted.state != created.state:
+            created = await self._create(lease)
+            broker_epoch, registration, reason = created
+            if self._wanted.state != registration.state:
                 # Only since it was written is this broker stopping, and `stopping` knew no
                 # lease to rewrite it under.
-                await self._rewrite(broker_epoch, lease)
-        except StoreError:
+                await self._rewrite(created, lease)
+        except (StoreError, DataDirectoryError):
             # The next attempt has a lease of its own; this one must not live for ever.
             await lease.revoke()
             raise
         self._lease = lease
+        self._created = created
         self.broker_epoch = broker_epoch
+        if reason:
+            _log.warning(
+                "data_directory_not_intact",
+                broker_id=self._broker_id,
+                directory=self._directory.identity.directory_id,
+                why=reason,
+                broker_epoch=broker_epoch,
+            )
         if self._gone_at <= broker_epoch:
             self._vanished.clear()
         self._tell(
@@ -181,8 +188,10 @@ class Registration:
             revision=broker_epoch,
             address=self._wanted.address,
             state=self._wanted.state,
-            whole_since=self._wanted.whole_since or broker_epoch,
-            synced_whole_since=self._wanted.synced_whole_since or broker_epoch,
+            whole_since=registration.whole_since or broker_epoch,
+            synced_whole_since=registration.synced_whole_since or broker_epoch,
+            directory_id=registration.node_uuid,
+            not_intact_reason=reason,
         )
         self._on_registered(broker_epoch)
 
@@ -206,27 +215,77 @@ class Registration:
             details=details,
         )
 
-    async def _create(self, lease: Lease) -> tuple[int, BrokerRegistration]:
-        """Creates the key, once it is free; returns the broker epoch, and what it created."""
-        said_at = -TAKEN_LOG_INTERVAL_S
-        loop = asyncio.get_running_loop()
+    async def _create(self, lease: Lease) -> Created:
+        """Creates the key, once it is free. Raises `BrokerIdInUseError` where the id belongs to
+        another data directory, and `StoreError`."""
+        waiting = _Waiting(asyncio.get_running_loop().time)
         while True:
-            other = await end_former_life(self._store, self._key, self._wanted.node_uuid)
-            if other is not None and loop.time() - said_at >= TAKEN_LOG_INTERVAL_S:
-                said_at = loop.time()
-                _log.error(
-                    "broker_id_taken",
-                    broker_id=self._broker_id,
-                    by=other.address,
-                    fix="give each broker its own broker_id and data_dir",
-                )
-            created = self._wanted
-            result = await self._store.transact(
-                Transaction(
-                    guards=[ModRevision(self._key, 0)],
-                    changes=[Put(self._key, encode(created), lease.id)],
-                )
-            )
-            if result.succeeded:
-                return result.revision, created
+            try:
+                created = await self._try_to_create(lease, waiting)
+            except OSError as error:
+                # What the disk does not have the store must not name.
+                _log.error("identity_not_written", why=str(error))
+                created = None
+            if created is not None:
+                return created
             await retry_pause(RETRY_DELAY_S, self._rng)
+
+    async def _try_to_create(self, lease: Lease, waiting: _Waiting) -> Created | None:
+        """None: somebody else's change came between, or another process is registered."""
+        held = await self._binding.read()
+        reason = self._binding.settle(held)
+        if not await self._binding.end_previous(held):
+            await self._wait_for_other(held, waiting)
+            return None
+        identity = self._directory.identity
+        created = replace(
+            self._wanted,
+            whole_since=identity.whole_since,
+            synced_whole_since=identity.synced_whole_since,
+        )
+        guards, changes = self._binding.parts(held, created.address, reason)
+        result = await self._store.transact(
+            Transaction(
+                guards=[ModRevision(self._key, 0), *guards],
+                changes=[Put(self._key, encode(created), lease.id), *changes],
+            )
+        )
+        return Created(result.revision, created, reason) if result.succeeded else None
+
+    async def _wait_for_other(self, held: Held, waiting: _Waiting) -> None:
+        """A process that is still registered when the lease of a dead one would have ended is
+        alive: people have to learn of both."""
+        assert held.registered is not None
+        if not waiting.is_to_be_reported(self._ttl):
+            return
+        other = held.registered
+        _log.error(
+            "broker_id_taken",
+            broker_id=self._broker_id,
+            by=other.address,
+            fix="stop one of the two processes; give each broker its own broker_id and data_dir",
+        )
+        await self._on_waiting(
+            f"broker id {self._broker_id} is registered by another process at {other.address}, "
+            "with this data directory or a copy of it; this process waits until that registration "
+            "ends; stop one of the two"
+        )
+
+
+class _Waiting:
+    """For the registration of another process to end."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._since = now()
+        self._reported_at: float | None = None
+
+    def is_to_be_reported(self, lease_ttl_seconds: int) -> bool:
+        """Once the other's lease would have ended, and every TAKEN_LOG_INTERVAL_S since."""
+        now = self._now()
+        if now - self._since <= lease_ttl_seconds + RETRY_DELAY_S:
+            return False
+        if self._reported_at is not None and now - self._reported_at < TAKEN_LOG_INTERVAL_S:
+            return False
+        self._reported_at = now
+        return True

@@ -1,9 +1,12 @@
-"""Whose data a directory holds, and whether it is whole (section 3 of ARCHITECTURE.md).
+"""Whose data a directory holds, and since when it is intact (section 3 of ARCHITECTURE.md).
 
-A replica set is whole since a broker epoch when nothing that was written since has been
-lost. It stays whole over a clean stop, and over a crash of the process while the machine
-went on: the page cache outlives a process. After a reboot without a clean stop only what
-was synced is whole.
+A replica set is intact since a broker epoch when nothing that was written since has been
+lost. It stays intact over a clean stop, and over a crash of the process while the machine
+continued: the page cache outlives a process. After a reboot without a clean stop only what
+was synced is intact.
+
+All of this holds for the files that the previous incarnation wrote. `not_intact_reason` says how a
+copy, an older backup and another directory are told from them (docs/adr/0001).
 """
 
 from __future__ import annotations
@@ -13,12 +16,24 @@ import uuid
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import PurePath
+from typing import Any
 
 from tidelog.inspection.model import CRASHED, REBOOTED, STOPPED
-from tidelog_broker.log.checked_file import DamagedFileError, read_checked, write_checked
+from tidelog_broker.log.checked_file import (
+    DamagedFileError,
+    read_checked,
+    write_checked_with_id,
+)
 from tidelog_broker.log.disk import Disk
-from tidelog_runtime.metadata.broker_directories import RejectionCause
+from tidelog_broker.log.file_id import FileId
+from tidelog_runtime.metadata.broker_directories import (
+    BrokerDirectory,
+    RejectionCause,
+    known_fields,
+)
 
+IDENTITY_FILE = "broker.json"
+REVISION_FILE = "store-revision"
 _KIND = "broker"
 _REVISION_KIND = "store-revision"
 
@@ -45,10 +60,29 @@ class Identity:
     synced_whole_since: int = 0
     # The highest revision of the metadata store that this broker has acted on.
     store_revision: int = 0
+    # The last two: of the registration that the store had, and of the one that was to follow it.
+    registration_tokens: tuple[str, ...] = ()
+    # Of the last clean stop that ended a registration.
+    clean_stop_token: str = ""
+    # Found to be a copy at a start since the last registration.
+    copied: bool = False
+
+    @property
+    def directory_id(self) -> str:
+        """Created once with the directory; the stored field keeps the name of older releases."""
+        return self.node_uuid
+
+    @classmethod
+    def from_json(cls, stored: dict[str, Any]) -> Identity:
+        """Of this release, of older ones, which have fewer fields, and of later ones."""
+        known = known_fields(cls, stored)
+        tokens = tuple(stored.get("registration_tokens", ()))
+        return cls(**{**known, "registration_tokens": tokens})
 
 
-def new_life(former: Identity, boot_id: str) -> Identity:
-    """What a starting process may claim of what its predecessor left."""
+def new_life(former: Identity, boot_id: str, *, same_files: bool = True) -> Identity:
+    """What a starting process may claim of what its predecessor left. `same_files`: not a copy of
+    what that one wrote."""
     same_boot = former.boot_id == boot_id and boot_id != ""
     whole = former.stopped_cleanly or same_boot
     return replace(
@@ -56,6 +90,51 @@ def new_life(former: Identity, boot_id: str) -> Identity:
         boot_id=boot_id,
         stopped_cleanly=False,
         whole_since=former.whole_since if whole else 0,
+        copied=former.copied or not same_files,
+    )
+
+
+def not_intact_reason(identity: Identity, record: BrokerDirectory | None) -> str:
+    """Why the directory may lack what was acknowledged under its broker id, by what the store has
+    of the last registration of that id; empty: it lacks nothing. `record`: None: no broker that
+    keeps one has registered yet.
+
+    Every registration leaves a token in both, and so does every clean stop that ends one. What
+    does not know the last of them is older, or another directory. A copy that knows them was
+    taken since, and is trusted only after a clean stop: any other may end below what was
+    acknowledged later."""
+    if record is None:
+        return (
+            "the store has no record of its last registration"
+            if identity.registration_tokens and identity.whole_since
+            else ""
+        )
+    if record.directory_id != identity.directory_id:
+        return f"it replaces data directory {record.directory_id}"
+    if record.registration_token not in identity.registration_tokens:
+        return "it is an older copy: a copy of it, or the original, has registered since"
+    if record.clean_stop_token and record.clean_stop_token != identity.clean_stop_token:
+        return "it is an older copy, taken before its broker's last clean stop"
+    if identity.copied and not record.clean_stop_token:
+        return "it was copied or restored without a clean stop before"
+    return ""
+
+
+def may_end_registration(
+    identity: Identity, record: BrokerDirectory | None, registered_uuid: str
+) -> bool:
+    """Whether the registration that is there is surely that of a dead process, which used this
+    very directory: only one process at a time can lock it. Of a copy, or where the machine has
+    rebooted since, the other process may be alive elsewhere: its lease has to end.
+    `registered_uuid`: as the registration names it."""
+    if registered_uuid != identity.directory_id or identity.copied:
+        return False
+    if record is None:
+        return True
+    return (
+        record.directory_id == identity.directory_id
+        and record.registration_token in identity.registration_tokens
+        and record.boot_id == identity.boot_id != ""
     )
 
 
@@ -70,7 +149,7 @@ def how_it_ended(former: Identity, boot_id: str) -> str:
 def stored_directory_id(disk: Disk, path: PurePath) -> str:
     """For messages: empty where the directory is new, or cannot say."""
     try:
-        found = read_checked(disk, path / "broker.json", _KIND)
+        found = read_checked(disk, path / IDENTITY_FILE, _KIND)
     except (DamagedFileError, OSError, ValueError):
         return ""
     return str(found["node_uuid"]) if found else ""
@@ -79,18 +158,25 @@ def stored_directory_id(disk: Disk, path: PurePath) -> str:
 class DataDirectory:
     """Writes every change of the identity before anything rests on it."""
 
-    def __init__(self, disk: Disk, path: PurePath, identity: Identity) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        path: PurePath,
+        identity: Identity,
+        rng: random.Random,
+        noted_revision: int = 0,
+    ) -> None:
         self._disk = disk
-        self._path = path / "broker.json"
-        self._revision_path = path / "store-revision"
+        self.path = path
+        self._path = path / IDENTITY_FILE
+        self._revision_path = path / REVISION_FILE
+        self._rng = rng
         self.identity = identity
         # "stopped", "crashed" or "rebooted"; empty: the directory is new.
         self.previous_end = ""
-        try:
-            noted = read_checked(disk, self._revision_path, _REVISION_KIND)
-        except DamagedFileError:
-            noted = None  # torn by a power failure; the identity has an older one
-        self._noted_revision = int(noted or 0)
+        self._noted_revision = noted_revision
+        # A registration of this process has been confirmed.
+        self._has_registered = False
 
     @classmethod
     def open(
@@ -99,31 +185,35 @@ class DataDirectory:
         """Begins a new life in the directory; raises `DataDirectoryError`, and OSError."""
         disk.make_directory(path)
         try:
-            found = read_checked(disk, path / "broker.json", _KIND)
+            found = read_checked(disk, path / IDENTITY_FILE, _KIND)
         except DamagedFileError as error:
             raise DataDirectoryError(
                 f"{error}; restore the file, or move the directory away to start empty"
             ) from error
         previous_end = ""
+        noted = _read_noted(disk, path)
         if found is None:
             # Where only its owner may read the directory above, it was there before us.
             with suppress(PermissionError):
                 disk.sync_directory(path.parent)
-            node_uuid = str(uuid.UUID(int=rng.getrandbits(128), version=4))
-            identity = Identity(broker_id, node_uuid, boot_id=boot_id)
+            identity = Identity(broker_id, _new_uuid(rng), boot_id=boot_id)
         else:
-            former = Identity(**found)
-            previous_end = how_it_ended(former, boot_id)
-            identity = new_life(former, boot_id)
+            stored = Identity.from_json(found)
+            previous_end = how_it_ended(stored, boot_id)
+            same_boot = stored.boot_id == boot_id and boot_id != ""
+            same_files = _names_itself(
+                disk, path / IDENTITY_FILE, found, same_boot=same_boot
+            ) and _names_itself(disk, path / REVISION_FILE, noted, same_boot=same_boot)
+            identity = new_life(stored, boot_id, same_files=same_files)
         if identity.broker_id != broker_id:
             raise DataDirectoryError(
                 f"{path} belongs to broker {identity.broker_id}, this is broker {broker_id}; "
                 f"set data_dir to this broker's own directory, or broker_id to "
                 f"{identity.broker_id}"
             )
-        directory = cls(disk, path, identity)
+        directory = cls(disk, path, identity, rng, int(noted.get("revision", 0)))
         directory.previous_end = previous_end
-        directory._write()
+        directory._write(identity)
         return directory
 
     def join_cluster(self, cluster_id: str | None) -> None:
@@ -145,17 +235,57 @@ class DataDirectory:
             )
         self._update(cluster_id=cluster_id)
 
+    def settle(self, record: BrokerDirectory | None) -> str:
+        """Takes back what the store's record of the broker id disproves, before anything rests on
+        it; returns why, empty where the claims stand. Raises OSError."""
+        reason = not_intact_reason(self.identity, record)
+        return self.distrust(reason) if reason else ""
+
+    def distrust(self, reason: str) -> str:
+        """From now on it counts as intact only since its next registration; returns `reason`.
+        Raises OSError."""
+        if self.identity.whole_since or self.identity.synced_whole_since:
+            changed = replace(self.identity, whole_since=0, synced_whole_since=0)
+            self._write(changed)
+            self.identity = changed
+        return reason
+
+    def begin_registration(self, record: BrokerDirectory | None) -> str:
+        """Returns the token of the registration that comes next, which is on the disk by then: the
+        store may name it without this process ever having an answer. Raises OSError.
+
+        A token that was never registered is used again, because a transaction that is still
+        under way may yet register it."""
+        known = self.identity.registration_tokens
+        if record is not None and record.registration_token not in known:
+            known = ()
+        if known and (record is None or record.registration_token != known[-1]):
+            return known[-1]
+        changed = replace(self.identity, registration_tokens=(*known[-1:], _new_uuid(self._rng)))
+        self._write(changed)
+        self.identity = changed
+        return changed.registration_tokens[-1]
+
     def registered(self, broker_epoch: int) -> None:
-        """From now on everything that is written is kept track of."""
+        """From now on everything that is written is kept track of. Raises OSError: the file
+        then claims less than is true."""
         identity = self.identity
+        self._has_registered = True
         self._update(
             whole_since=identity.whole_since or broker_epoch,
             synced_whole_since=identity.synced_whole_since or broker_epoch,
+            clean_stop_token="",
+            copied=False,
         )
 
     def stopped_cleanly(self, store_revision: int) -> None:
+        """After a registration the stop has a token, which the store is to have too; without one
+        the store still has that of an earlier stop."""
         highest = max(self.seen_revision, store_revision)
-        self._update(stopped_cleanly=True, store_revision=highest)
+        token = self.identity.clean_stop_token
+        if self._has_registered:
+            token = _new_uuid(self._rng)
+        self._update(stopped_cleanly=True, store_revision=highest, clean_stop_token=token)
 
     @property
     def seen_revision(self) -> int:
@@ -167,8 +297,12 @@ class DataDirectory:
         synced: what a power failure takes back is a few seconds. Raises OSError."""
         if store_revision > self._noted_revision:
             self._noted_revision = store_revision
-            write_checked(
-                self._disk, self._revision_path, _REVISION_KIND, store_revision, sync=False
+            write_checked_with_id(
+                self._disk,
+                self._revision_path,
+                _REVISION_KIND,
+                lambda file: {"revision": store_revision, "file": file},
+                sync=False,
             )
 
     def require_revision(self, store_revision: int) -> None:
@@ -187,7 +321,35 @@ class DataDirectory:
         changed = replace(self.identity, **changes)  # type: ignore[arg-type]
         if changed != self.identity:
             self.identity = changed
-            self._write()
+            self._write(changed)
 
-    def _write(self) -> None:
-        write_checked(self._disk, self._path, _KIND, asdict(self.identity), sync=True)
+    def _write(self, identity: Identity) -> None:
+        write_checked_with_id(
+            self._disk,
+            self._path,
+            _KIND,
+            lambda file: {**asdict(identity), "file": file},
+            sync=True,
+        )
+
+
+def _new_uuid(rng: random.Random) -> str:
+    return str(uuid.UUID(int=rng.getrandbits(128), version=4))
+
+
+def _read_noted(disk: Disk, path: PurePath) -> dict[str, Any]:
+    try:
+        noted = read_checked(disk, path / REVISION_FILE, _REVISION_KIND)
+    except DamagedFileError:
+        return {}  # torn by a power failure; the identity has an older one
+    # Older releases wrote the number alone.
+    return noted if isinstance(noted, dict) else {"revision": noted or 0}
+
+
+def _names_itself(disk: Disk, path: PurePath, content: dict[str, Any], *, same_boot: bool) -> bool:
+    """Whether the file is the one that was written with this content. Files of older releases
+    name none, and pass."""
+    named = content.get("file")
+    if named is None:
+        return True
+    return disk.file_id(path).is_same_file(FileId.from_json(named), same_boot=same_boot)

@@ -6,7 +6,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from tidelog.state_changes.event import Cause, Stage
-from tidelog_broker.membership.registration import TAKEN_LOG_INTERVAL_S, Registration
+from tidelog_broker.membership.directory_binding import BrokerIdInUseError, DirectoryBinding
+from tidelog_broker.membership.registration import Registration
+from tidelog_broker.storage.data_directory import DataDirectory
 from tidelog_runtime.metadata.schema import (
     RUNNING,
     STOPPING,
@@ -16,7 +18,7 @@ from tidelog_runtime.metadata.schema import (
 )
 from tidelog_runtime.metadata.store import Delete, Put, Transaction, TransactionResult
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
-from unit.broker.broker_parts import KEYS, at_work, events_told, registration, until
+from unit.broker.broker_parts import KEYS, at_work, data_directory, events_told, registration, until
 from unit.broker.flaky_store import FlakyStore
 from unit.metadata.virtual_time import virtual_clock
 
@@ -34,20 +36,39 @@ class SlowStore(FlakyStore):
 
 
 class Broker:
-    def __init__(self, store: FlakyStore | None = None) -> None:
+    """Registers as broker 1, whose data directory it has unless another one is given."""
+
+    def __init__(
+        self,
+        store: FlakyStore | None = None,
+        directory: DataDirectory | None = None,
+        replaces: str = "",
+    ) -> None:
         self.store = store or FlakyStore(virtual_clock())
+        self.directory = directory or data_directory(1)
         self.epochs: list[int] = []
+        self.waiting: list[str] = []
         self.state_changes = StateChangeLog("broker-1", virtual_clock())
         self.registration = Registration(
             self.store,
             KEYS,
             1,
-            registration(1),
+            registration(1, node_uuid=self.directory.identity.directory_id),
+            self.directory,
+            DirectoryBinding(self.store, KEYS, 1, self.directory, "north", replaces),
             TTL_SECONDS,
             random.Random(1),
-            self.epochs.append,
+            self._registered,
             self.state_changes,
+            self._waits,
         )
+
+    def _registered(self, broker_epoch: int) -> None:
+        self.epochs.append(broker_epoch)
+        self.directory.registered(broker_epoch)
+
+    async def _waits(self, reason: str) -> None:
+        self.waiting.append(reason)
 
     @property
     def stored(self) -> BrokerRegistration:
@@ -103,26 +124,13 @@ async def test_a_new_life_deletes_its_predecessor_and_creates_anew() -> None:
     assert isinstance(creating.changes[0], Put)
 
 
-async def test_another_nodes_registration_is_waited_for_and_never_deleted() -> None:
+async def test_the_registration_of_another_directory_by_an_older_release_is_respected() -> None:
     broker = Broker()
     registered_by_another_node(broker.store)
-    async with running(broker):
-        await asyncio.sleep(5)
-        assert broker.epochs == []
-        assert broker.stored.node_uuid == "another"
-        broker.store.delete(KEY)
-        await broker.registered()
-    assert broker.stored.node_uuid == "uuid-1"
-
-
-async def test_an_id_that_is_taken_is_said_now_and_then_with_who_has_it() -> None:
-    broker = Broker()
-    registered_by_another_node(broker.store)
-    with capture_logs() as lines:
-        async with running(broker):
-            await asyncio.sleep(2.5 * TAKEN_LOG_INTERVAL_S)
-    said = [line for line in lines if line["event"] == "broker_id_taken"]
-    assert [line["by"] for line in said] == ["10.9.9.9:7500"] * 3
+    with pytest.raises(BrokerIdInUseError, match=r"data directory another.*10\.9\.9\.9:7500"):
+        await broker.registration.run()
+    assert broker.stored.node_uuid == "another"
+    assert broker.leases == 0
 
 
 # -- registering again -------------------------------------------------------------------
@@ -185,11 +193,10 @@ async def test_a_deletion_that_is_told_before_the_answer_to_registering_is_not_m
     assert broker.store.item(KEY).create_revision == broker.epochs[1]
 
 
-async def test_what_is_whole_since_is_told_at_the_next_registration() -> None:
+async def test_since_when_it_is_intact_is_in_the_next_registration() -> None:
     broker = Broker()
     async with running(broker):
         epoch = await broker.registered()
-        broker.registration.set_whole_since(epoch, epoch)
         assert broker.stored.whole_since == 0
         broker.store.expire_lease(1)
         await broker.registered(2)

@@ -6,10 +6,19 @@ from structlog.testing import capture_logs
 
 from tidelog.model import TopicPartition
 from tidelog_broker.membership.cluster_watch import ClusterWatch
+from tidelog_broker.membership.directory_binding import DirectoryBinding
 from tidelog_broker.membership.registration import Registration
 from tidelog_runtime.metadata.schema import encode, encode_leader_and_isr
 from tidelog_runtime.turns import ITEMS_PER_TURN
-from unit.broker.broker_parts import KEYS, Replicas, at_work, registration, settled, until
+from unit.broker.broker_parts import (
+    KEYS,
+    Replicas,
+    at_work,
+    data_directory,
+    registration,
+    settled,
+    until,
+)
 from unit.broker.fake_log import NAME, epoch_of, state
 from unit.broker.flaky_store import FlakyStore
 from unit.metadata.virtual_time import virtual_clock
@@ -25,11 +34,14 @@ class Broker:
         self.store.advance_to_broker_epochs(KEYS)
         self.replicas = Replicas()
         self.epochs: list[int] = []
+        directory = data_directory(1)
         self.registration = Registration(
             self.store,
             KEYS,
             1,
             registration(1),
+            directory,
+            DirectoryBinding(self.store, KEYS, 1, directory, "north"),
             3,
             random.Random(1),
             self.epochs.append,

@@ -5,6 +5,7 @@ from pathlib import PurePath
 
 import pytest
 
+from tidelog_broker.log.checked_file import write_checked
 from tidelog_broker.storage.data_directory import DataDirectory, DataDirectoryError
 from unit.broker.log.memory_disk import MemoryDisk
 
@@ -234,3 +235,51 @@ def test_without_boot_ids_a_crash_is_not_called_a_reboot() -> None:
     machine.start()
     machine.boot_id = "boot 2"
     assert machine.start().previous_end == "crashed"
+
+
+# -- other releases ------------------------------------------------------------------------
+
+# As the release before directories were bound to broker ids wrote them.
+OLDER_IDENTITY = {
+    "broker_id": 1,
+    "node_uuid": "3f2a",
+    "cluster_id": "here",
+    "boot_id": "boot 1",
+    "stopped_cleanly": False,
+    "whole_since": 7,
+    "synced_whole_since": 5,
+    "store_revision": 20,
+}
+
+
+def test_a_directory_of_an_older_release_keeps_what_it_claims() -> None:
+    machine = Machine()
+    machine.disk.make_directory(PATH)
+    write_checked(machine.disk, FILE, "broker", OLDER_IDENTITY, sync=True)
+    write_checked(machine.disk, PATH / "store-revision", "store-revision", 30, sync=True)
+    directory = machine.start()
+    assert whole(directory) == (7, 5)
+    assert (directory.identity.directory_id, directory.seen_revision) == ("3f2a", 30)
+    assert not directory.identity.copied
+
+
+def test_fields_of_a_later_release_are_ignored() -> None:
+    machine = Machine()
+    machine.disk.make_directory(PATH)
+    write_checked(machine.disk, FILE, "broker", {**OLDER_IDENTITY, "later": [1]}, sync=True)
+    assert whole(machine.start()) == (7, 5)
+
+
+# -- copies --------------------------------------------------------------------------------
+
+
+def test_a_copy_is_known_as_one_until_it_has_registered() -> None:
+    machine = Machine()
+    registered_at(machine, 7)
+    assert not machine.start().identity.copied
+    machine.disk.restore(machine.disk.contents())
+    assert machine.start().identity.copied
+    directory = machine.start()
+    assert directory.identity.copied
+    directory.registered(9)
+    assert not machine.start().identity.copied

@@ -37,7 +37,7 @@ def test_a_contested_id_names_both_processes_and_both_directories() -> None:
     assert "127.0.0.1:7502, data directory /data/one (d-1) on north" in first
     assert "10.0.0.9:7500, data directory /data/two (d-2) on south" in second
     assert REASON in second
-    assert "tidelog brokers replace-directory 2" in finding.next_step
+    assert "--replace-directory d-1" in finding.next_step
 
 
 def test_a_process_that_waits_for_the_lease_is_said_to_wait() -> None:

@@ -1,0 +1,79 @@
+"""Which file this is, so that a copy of it is known as one.
+
+A file may hold its own id: renaming keeps the id, and every copy by cp, rsync, tar or a backup
+gets another one, whatever times and owners the copy preserves.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+# From linux/stat.h and linux/fcntl.h.
+_STATX_BTIME = 0x800
+_AT_EMPTY_PATH = 0x1000
+_STATX_BYTES = 256
+
+
+class FileId(NamedTuple):
+    """device: numbers may change at a reboot. inode: may be used again after a removal.
+    birth_ns: when the file was created, in nanoseconds since 1970; 0: the file system does not
+    record it."""
+
+    device: int
+    inode: int
+    birth_ns: int
+
+    @classmethod
+    def from_json(cls, value: Sequence[int]) -> FileId:
+        device, inode, birth_ns = value
+        return cls(device, inode, birth_ns)
+
+    def is_same_file(self, other: FileId, *, same_boot: bool) -> bool:
+        """`same_boot`: both were taken in one boot of the machine, so that devices compare."""
+        if same_boot and self.device != other.device:
+            return False
+        return (self.inode, self.birth_ns) == (other.inode, other.birth_ns)
+
+
+class _Timestamp(ctypes.Structure):
+    _fields_ = (
+        ("seconds", ctypes.c_int64),
+        ("nanoseconds", ctypes.c_uint32),
+        ("_reserved", ctypes.c_int32),
+    )
+
+
+class _Statx(ctypes.Structure):
+    """`struct statx`, as far as the birth time."""
+
+    _fields_ = (
+        ("mask", ctypes.c_uint32),
+        ("_before_times", ctypes.c_byte * 60),
+        ("accessed", _Timestamp),
+        ("born", _Timestamp),
+        ("_rest", ctypes.c_byte * (_STATX_BYTES - 96)),
+    )
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def file_id(descriptor: int) -> FileId:
+    """Of an open file. Raises OSError."""
+    stat = os.fstat(descriptor)
+    return FileId(stat.st_dev, stat.st_ino, _birth_ns(descriptor))
+
+
+def _birth_ns(descriptor: int) -> int:
+    """Python's own `os.stat` does not report it on Linux."""
+    found = _Statx()
+    statx = getattr(_libc, "statx", None)  # not in every libc
+    if statx is None:
+        return 0
+    failed = statx(descriptor, b"", _AT_EMPTY_PATH, _STATX_BTIME, ctypes.byref(found))
+    if failed or not found.mask & _STATX_BTIME:
+        return 0
+    return int(found.born.seconds) * 1_000_000_000 + int(found.born.nanoseconds)

@@ -1,0 +1,178 @@
+"""Binds a broker id to one data directory, in the store (docs/adr/0001).
+
+A registration is created in one transaction with the record of the directory that it is for,
+which compares the record as it was read. So a directory that registers knows who registered last
+under its id: itself, a copy of it, or another directory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from tidelog_broker.storage.data_directory import (
+    DataDirectory,
+    DataDirectoryError,
+    may_end_registration,
+)
+from tidelog_runtime.metadata.broker_directories import (
+    BrokerDirectory,
+    RejectionCause,
+    decode_broker_directory,
+    encode_broker_directory,
+)
+from tidelog_runtime.metadata.keys import Keys
+from tidelog_runtime.metadata.schema import BrokerRegistration, decode_broker
+from tidelog_runtime.metadata.store import (
+    Change,
+    CreateRevision,
+    Delete,
+    Guard,
+    KeyValue,
+    MetadataStore,
+    ModRevision,
+    Put,
+    Transaction,
+)
+
+
+class BrokerIdInUseError(DataDirectoryError):
+    """The broker id belongs to another data directory."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, RejectionCause.BROKER_ID_IN_USE)
+
+
+class Held(NamedTuple):
+    """What the store has of a broker id, each read by itself: only a transaction that compares
+    all of it may rest on it."""
+
+    record: KeyValue | None
+    registration: KeyValue | None
+
+    @property
+    def directory(self) -> BrokerDirectory | None:
+        return None if self.record is None else decode_broker_directory(self.record.value)
+
+    @property
+    def registered(self) -> BrokerRegistration | None:
+        return None if self.registration is None else decode_broker(self.registration.value)
+
+
+class DirectoryBinding:
+    def __init__(
+        self,
+        store: MetadataStore,
+        keys: Keys,
+        broker_id: int,
+        directory: DataDirectory,
+        host: str,
+        replaces: str = "",
+    ) -> None:
+        """`host`: of this process, for people. `replaces`: the data directory that an operator has
+        given up, whose place this one may take; empty: none."""
+        self._replaces = replaces
+        self._store = store
+        self._keys = keys
+        self._broker_id = broker_id
+        self._directory = directory
+        self._host = host
+
+    async def read(self) -> Held:
+        """Raises `StoreError`."""
+        return Held(
+            await self._store.get(self._keys.directory(self._broker_id)),
+            await self._store.get(self._keys.broker(self._broker_id)),
+        )
+
+    def settle(self, held: Held) -> str:
+        """Raises `BrokerIdInUseError` where the id belongs to another directory that has not been
+        given up. Returns why this one counts as intact only since its next registration, and
+        has it on the disk then; empty: it lost nothing. Raises OSError."""
+        record = held.directory
+        registered = held.registered
+        own = self._directory.identity.directory_id
+        if record is None and registered is not None and registered.node_uuid != own:
+            # A release that keeps no records registered it.
+            record = BrokerDirectory(registered.node_uuid, "", address=registered.address)
+        if record is None or record.directory_id == own:
+            if registered is not None and registered.node_uuid != own:
+                return self._directory.distrust(
+                    f"data directory {registered.node_uuid} was registered under its id by a "
+                    "release that binds no ids"
+                )
+            return self._directory.settle(record)
+        if self._replaces != record.directory_id:
+            raise BrokerIdInUseError(self._taken(record))
+        return self._directory.settle(record)
+
+    def _taken(self, record: BrokerDirectory) -> str:
+        broker_id, directory = self._broker_id, self._directory
+        return (
+            f"broker id {broker_id} belongs to data directory {record.directory_id} "
+            f"({record.place}), and this process has {directory.identity.directory_id} "
+            f"({directory.path} on {self._host or 'this machine'}); start broker {broker_id} with "
+            "that directory, or give this process a broker_id and a data_dir of its own; if that "
+            f"directory is lost for good, start this process with --replace-directory "
+            f"{record.directory_id}"
+        )
+
+    async def end_previous(self, held: Held) -> bool:
+        """Deletes the registration that a previous incarnation of this very directory has left,
+        which counts as alive until its lease ends. Returns whether no registration is left, as
+        far as was read; False: its process may be alive. Raises `StoreError`."""
+        if held.registration is None:
+            return True
+        registered = decode_broker(held.registration.value)
+        identity = self._directory.identity
+        if not may_end_registration(identity, held.directory, registered.node_uuid):
+            return False
+        key = self._keys.broker(self._broker_id)
+        await self._store.transact(
+            Transaction(
+                guards=[CreateRevision(key, held.registration.create_revision)],
+                changes=[Delete(key)],
+            )
+        )
+        return True
+
+    def parts(
+        self, held: Held, address: str, not_intact_reason: str
+    ) -> tuple[list[Guard], list[Change]]:
+        """What belongs into the transaction that creates the registration. The token is on the
+        disk by then. Raises OSError."""
+        key = self._keys.directory(self._broker_id)
+        directory = self._directory
+        token = directory.begin_registration(held.directory)
+        record = BrokerDirectory(
+            directory.identity.directory_id,
+            token,
+            "",
+            address,
+            self._host,
+            str(directory.path),
+            directory.identity.boot_id,
+            not_intact_reason,
+        )
+        revision = 0 if held.record is None else held.record.mod_revision
+        return [ModRevision(key, revision)], [
+            Put(key, encode_broker_directory(record)),
+            Delete(self._keys.rejected_start(self._broker_id)),
+        ]
+
+    async def stopped_cleanly(self, broker_epoch: int) -> None:
+        """Has the store remember the clean stop that the directory remembers, so that an older
+        copy of it is known as one, and a newer one as good. Without effect where another
+        registration followed. Raises `StoreError`."""
+        key = self._keys.directory(self._broker_id)
+        record = await self._store.get(key)
+        if record is None or record.mod_revision != broker_epoch:
+            return
+        token = self._directory.identity.clean_stop_token
+        stopped = replace(decode_broker_directory(record.value), clean_stop_token=token)
+        await self._store.transact(
+            Transaction(
+                guards=[ModRevision(key, broker_epoch)],
+                changes=[Put(key, encode_broker_directory(stopped))],
+            )
+        )

@@ -1,0 +1,181 @@
+"""A broker id and the data directory that holds it: a second process with another directory, a
+directory that is replaced, one that is restored from a copy, and one that is moved."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from integration.clusters import running_cluster
+from integration.explaining import explained, the, until_found
+from integration.logs import LogSince
+from integration.reconfigured import restart_broker
+from integration.single_service import SingleService
+from integration.topics import create_topic, new_name, read, until_in_sync, until_isr, write
+from integration.waiting import until_true
+from tidelog.inspection.explain import causes
+from tidelog_runtime.local.cluster import LocalCluster
+from tidelog_runtime.local.service_file import Setting
+
+EXIT_CANNOT_START = 1
+# With one of two replicas in sync, writes are acknowledged.
+LENIENT = {"min_insync_replicas": "1"}
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalCluster]:
+    async with running_cluster(tmp_path_factory.mktemp("ids"), controllers=1) as running:
+        yield running
+
+
+def second_process(
+    cluster: LocalCluster, directory: Path, broker_id: int, **settings: Setting
+) -> SingleService:
+    """With an empty directory and an address of its own."""
+    with_defaults: dict[str, Setting] = {
+        "broker_id": broker_id,
+        "listen": "127.0.0.1:0",
+        "data_dir": str(directory / "second-data"),
+        "etcd_endpoints": [cluster.etcd_address],
+        "cluster": cluster.cluster,
+        "state_changes_topic": False,
+        **settings,
+    }
+    return SingleService("tidelog_broker", directory, "second", **with_defaults)
+
+
+def directory_id(path: Path) -> str:
+    """As `broker.json` has it, below its line of kind and checksum."""
+    _, _, body = (path / "broker.json").read_text().partition("\n")
+    return str(json.loads(body)["node_uuid"])
+
+
+def registration_log(cluster: LocalCluster, broker_id: int) -> LogSince:
+    return LogSince(cluster.broker_process(broker_id).log_path)
+
+
+async def last_registration(log: LogSince) -> str:
+    """Why its directory is not intact; empty: it is."""
+    await until_true(lambda: bool(log.told("registration", "completed")), "it registers")
+    return str(log.told("registration", "completed")[-1]["details"]["not_intact_reason"])
+
+
+async def test_a_paused_broker_keeps_its_id(cluster: LocalCluster, tmp_path: Path) -> None:
+    """Else the second process would lead, and what it acknowledges would be lost when the
+    first one is back."""
+    topic = new_name("paused")
+    await create_topic(cluster, topic, config=LENIENT)
+    await write(cluster, topic, [b"before"])
+    second = second_process(cluster, tmp_path, 1)
+    own = directory_id(cluster.broker_data_dir(1))
+    cluster.pause(1)
+    try:
+        await until_isr(cluster, topic, {2, 3})  # its lease has ended
+        second.process.start()
+        assert await second.ended() == EXIT_CANNOT_START, second.text()
+        found = await until_found(cluster, (causes.BROKER_ID_CONTESTED, 1))
+        await write(cluster, topic, [b"while it is paused"])
+    finally:
+        cluster.resume(1)
+    await until_in_sync(cluster, topic)
+
+    [said] = second.events("cannot_start")
+    other = directory_id(tmp_path / "second-data")
+    assert own in said["why"]
+    assert other in said["why"]
+    assert f"--replace-directory {own}" in said["why"]
+    evidence = "\n".join(the(found, causes.BROKER_ID_CONTESTED, 1).evidence)
+    assert other in evidence
+    assert str(tmp_path / "second-data") in evidence
+    values = [record.value for record in await read(cluster, topic)]
+    assert values == [b"before", b"while it is paused"]
+    assert "Traceback" not in second.text()
+
+
+async def test_a_given_up_directory_is_replaced_and_never_intact_again(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    topic = new_name("replaced")
+    await create_topic(cluster, topic, config=LENIENT)
+    await write(cluster, topic, [b"before"])
+    first_id = directory_id(cluster.broker_data_dir(2))
+    await cluster.kill(2)
+
+    new = second_process(cluster, tmp_path, 2, replace_directory=first_id)
+    new.process.start()
+    registered = await new.until_tells("registration")
+    assert f"it replaces data directory {first_id}" in registered["details"]["not_intact_reason"]
+    await until_isr(cluster, topic, {1, 2, 3})
+    await write(cluster, topic, [b"while it is replaced"])
+    assert await new.process.stop()
+    new_id = directory_id(tmp_path / "second-data")
+
+    log = registration_log(cluster, 2)
+    cluster.start_broker(2)
+    await cluster.broker_process(2).wait()
+    [said] = log.events("cannot_start")
+    assert new_id in said["why"]
+
+    await restart_broker(cluster, 2, {"replace_directory": new_id})
+    assert f"it replaces data directory {new_id}" in await last_registration(log)
+    await until_in_sync(cluster, topic)
+    finding = the(await explained(cluster), causes.DIRECTORY_NOT_INTACT, 2)
+    assert new_id in finding.summary
+    values = [record.value for record in await read(cluster, topic)]
+    assert values == [b"before", b"while it is replaced"]
+
+
+async def test_a_copy_is_intact_after_a_clean_stop_alone(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    data, backup = cluster.broker_data_dir(3), tmp_path / "backup"
+
+    def put_back() -> None:
+        shutil.rmtree(data)
+        shutil.copytree(backup, data)
+
+    log = registration_log(cluster, 3)
+    await cluster.stop_broker(3)
+    shutil.copytree(data, backup)
+    put_back()  # as when it is moved to another disk
+    cluster.start_broker(3)
+    assert await last_registration(log) == ""
+
+    log = registration_log(cluster, 3)
+    await cluster.kill(3)
+    put_back()
+    cluster.start_broker(3)
+    assert "has registered since" in await last_registration(log)
+
+    shutil.rmtree(backup)
+    log = registration_log(cluster, 3)
+    await cluster.kill(3)
+    shutil.copytree(data, backup)
+    put_back()
+    cluster.start_broker(3)
+    assert "copied or restored without a clean stop" in await last_registration(log)
+    assert [line["event"] for line in log.events("data_directory_not_intact")]
+
+
+async def test_a_copied_directory_waits_for_the_original(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """It does not end the registration of a broker that lives."""
+    shutil.copytree(cluster.broker_data_dir(1), tmp_path / "second-data")
+    twin = second_process(cluster, tmp_path, 1)
+    log = registration_log(cluster, 1)
+    twin.process.start()
+    try:
+        await twin.until_says("broker_id_taken")
+        found = await until_found(cluster, (causes.BROKER_ID_CONTESTED, 1))
+    finally:
+        await twin.process.stop()
+    assert "waits for the registration to end" in the(found, causes.BROKER_ID_CONTESTED).summary
+    assert not log.told("registration_lost")

@@ -1,0 +1,100 @@
+"""Stories about data directories: each makes one of them claim what another one held."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from simulation.faults import FIRST_FAULT_MS, LAST_FAULT_MS, Cluster, Fault
+
+
+def _crashes(rng: random.Random, brokers: list[str], at_ms: int) -> list[Fault]:
+    return [Fault(at_ms, "crash_broker", (b,), rng.randint(3_000, 6_000)) for b in brokers]
+
+
+def _second_process_while_the_first_is_paused(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """The first one's lease ends meanwhile, so that no registration is there."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 14_000)
+    broker = cluster.broker(rng)
+    return [
+        Fault(at_ms, "second_process", (broker,), rng.randint(9_000, 13_000)),
+        Fault(
+            at_ms + rng.randint(100, 2_000), "pause_broker", (broker,), rng.randint(4_000, 7_500)
+        ),
+    ]
+
+
+def _copy_while_the_original_is_paused(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """The copy registers, is in sync and may lead; then it is gone, and the original is back,
+    alone of those that were last in sync."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 20_000)
+    loser = f"broker-{cluster.loser}"
+    others = [f"broker-{n}" for n in range(1, cluster.brokers + 1) if n != cluster.loser]
+    lasts_ms = rng.randint(9_000, 14_000)
+    end_ms = at_ms + lasts_ms
+    return [
+        Fault(at_ms, "copied_directory", (loser,), lasts_ms),
+        Fault(at_ms + 200, "pause_broker", (loser,), lasts_ms + rng.randint(0, 500)),
+        *(
+            Fault(
+                end_ms - rng.randint(300, 2_500),
+                "crash_broker",
+                (other,),
+                rng.randint(3_000, 6_000),
+            )
+            for other in others
+        ),
+    ]
+
+
+def _copy_beside_the_original(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """Both run, for longer than a lease; then the copy alone."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 16_000)
+    loser = f"broker-{cluster.loser}"
+    return [
+        Fault(at_ms, "copied_directory", (loser,), rng.randint(10_000, 14_000)),
+        Fault(
+            at_ms + rng.randint(5_000, 7_000), "crash_broker", (loser,), rng.randint(4_000, 6_000)
+        ),
+    ]
+
+
+def _restored_when_others_are_away(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """What it restores would be all that there is, were it to count as intact."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 14_000)
+    loser = f"broker-{cluster.loser}"
+    others = [f"broker-{n}" for n in range(1, cluster.brokers + 1) if n != cluster.loser]
+    lasts_ms = rng.randint(3_000, 8_000)
+    end_ms = at_ms + lasts_ms
+    faults = [Fault(at_ms, "restored_directory", (loser,), lasts_ms)]
+    if rng.random() < 0.5:
+        stops_ms = at_ms + rng.randint(200, lasts_ms - 1_500)
+        faults.append(Fault(stops_ms, "shut_down", (loser,), lasts_ms))
+    return [*faults, *_crashes(rng, others, end_ms - rng.randint(100, 600))]
+
+
+def _old_directory_comes_back(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """It held what was committed before it was replaced, and lacks what was since."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 16_000)
+    loser = f"broker-{cluster.loser}"
+    others = [f"broker-{n}" for n in range(1, cluster.brokers + 1) if n != cluster.loser]
+    lasts_ms = rng.randint(7_000, 11_000)
+    end_ms = at_ms + lasts_ms
+    return [
+        Fault(at_ms, "swapped_directory", (loser,), lasts_ms),
+        *(
+            Fault(
+                end_ms - rng.randint(100, 600), "crash_broker", (other,), rng.randint(3_000, 5_000)
+            )
+            for other in others
+        ),
+    ]
+
+
+DIRECTORY_STORIES: tuple[Callable[[random.Random, Cluster], list[Fault]], ...] = (
+    _second_process_while_the_first_is_paused,
+    _copy_while_the_original_is_paused,
+    _copy_beside_the_original,
+    _restored_when_others_are_away,
+    _old_directory_comes_back,
+)

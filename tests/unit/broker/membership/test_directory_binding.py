@@ -1,0 +1,473 @@
+"""A broker id belongs to one data directory: what another directory, a copy and an older backup
+may claim when they register (docs/adr/0001)."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+from structlog.testing import capture_logs
+
+from tidelog_broker.membership.directory_binding import BrokerIdInUseError, DirectoryBinding
+from tidelog_broker.membership.registration import TAKEN_LOG_INTERVAL_S
+from tidelog_broker.storage.data_directory import DataDirectory
+from tidelog_runtime.metadata.broker_directories import (
+    BrokerDirectory,
+    RejectedStart,
+    RejectionCause,
+    decode_broker_directory,
+    encode_rejected_start,
+)
+from tidelog_runtime.metadata.schema import encode
+from tidelog_runtime.metadata.store import Transaction
+from unit.broker.broker_parts import DATA, KEYS, at_work, registration
+from unit.broker.flaky_store import FlakyStore
+from unit.broker.log.memory_disk import MemoryDisk
+from unit.broker.membership.test_broker_registration import KEY, TTL_SECONDS, Broker
+from unit.metadata.virtual_time import virtual_clock
+
+RECORD = KEYS.directory(1)
+
+
+class Machine:
+    """With one data directory, in which one process after the other is started."""
+
+    started = 0
+
+    def __init__(self, store: FlakyStore, name: str = "a", disk: MemoryDisk | None = None) -> None:
+        self.store = store
+        self.disk = disk or MemoryDisk()
+        self.boot_id = f"{name} boot 1"
+
+    def open(self) -> DataDirectory:
+        Machine.started += 1
+        return DataDirectory.open(
+            self.disk,
+            DATA,
+            broker_id=1,
+            boot_id=self.boot_id,
+            rng=random.Random(Machine.started),
+        )
+
+    def start(self, replaces: Broker | None = None) -> Broker:
+        given_up = "" if replaces is None else replaces.directory.identity.directory_id
+        return Broker(self.store, self.open(), given_up)
+
+    def copied_to(self, name: str) -> Machine:
+        disk = MemoryDisk()
+        disk.restore(self.disk.contents())
+        return Machine(self.store, name, disk)
+
+    def reboot(self) -> None:
+        self.boot_id += "+1"
+
+
+@pytest.fixture
+async def store() -> FlakyStore:
+    return FlakyStore(virtual_clock())
+
+
+@pytest.fixture
+async def machine(store: FlakyStore) -> Machine:
+    return Machine(store)
+
+
+async def crash_after_registering(broker: Broker) -> int:
+    """Its registration is there until its lease ends, which no process keeps alive any more."""
+    async with at_work(broker.registration.run()):
+        epoch = await broker.registered()
+    lease = broker.registration._lease
+    assert lease is not None
+    broker.store.expire_lease(lease.id)
+    return epoch
+
+
+async def stop_cleanly(broker: Broker) -> int:
+    async with at_work(broker.registration.run()):
+        epoch = await broker.registered()
+    await broker.registration.withdraw()
+    broker.directory.stopped_cleanly(epoch)
+    await binding(broker).stopped_cleanly(epoch)
+    return epoch
+
+
+async def claimed(broker: Broker) -> tuple[int, int, int]:
+    """Epoch of its registration, and since when it claims to be intact, its synced data too."""
+    async with at_work(broker.registration.run()):
+        epoch = await broker.registered()
+        stored = broker.stored
+    await broker.registration.withdraw()
+    return epoch, stored.whole_since or epoch, stored.synced_whole_since or epoch
+
+
+def binding(broker: Broker) -> DirectoryBinding:
+    return DirectoryBinding(broker.store, KEYS, 1, broker.directory, "north")
+
+
+def record(store: FlakyStore) -> BrokerDirectory:
+    return decode_broker_directory(store.item(RECORD).value)
+
+
+async def refused(broker: Broker) -> str:
+    with pytest.raises(BrokerIdInUseError) as raised:
+        await broker.registration.run()
+    return str(raised.value)
+
+
+# -- one directory -----------------------------------------------------------------------
+
+
+async def test_a_registration_binds_the_id_in_the_same_transaction(machine: Machine) -> None:
+    broker = machine.start()
+    epoch = await crash_after_registering(broker)
+    item = machine.store.item(RECORD)
+    assert item.mod_revision == epoch
+    known = record(machine.store)
+    assert known.directory_id == broker.directory.identity.directory_id
+    assert (known.host, known.data_dir, known.boot_id) == ("north", "/data", "a boot 1")
+    assert known.registration_token in machine.open().identity.registration_tokens
+
+
+async def test_a_crash_of_the_process_leaves_it_intact(machine: Machine) -> None:
+    first = await crash_after_registering(machine.start())
+    assert (await claimed(machine.start()))[1:] == (first, first)
+
+
+async def test_a_reboot_leaves_what_was_synced_intact(machine: Machine) -> None:
+    first = await crash_after_registering(machine.start())
+    machine.reboot()
+    epoch, whole, synced = await claimed(machine.start())
+    assert (whole, synced) == (epoch, first)
+
+
+async def test_a_clean_stop_leaves_it_intact_also_on_another_machine(machine: Machine) -> None:
+    first = await stop_cleanly(machine.start())
+    moved = machine.copied_to("b")
+    assert (await claimed(moved.start()))[1:] == (first, first)
+
+
+async def test_the_same_process_stays_intact_over_all_of_its_registrations(
+    machine: Machine,
+) -> None:
+    broker = machine.start()
+    async with at_work(broker.registration.run()):
+        first = await broker.registered()
+        for times in (2, 3, 4):
+            lease = broker.registration._lease
+            assert lease is not None
+            machine.store.expire_lease(lease.id)
+            await broker.registered(times)
+            assert broker.stored.whole_since == first
+
+
+async def test_a_registration_without_an_answer_is_known_as_its_own(machine: Machine) -> None:
+    """It was applied, and the process died before it learned of it."""
+    first = await crash_after_registering(machine.start())
+    machine.store.loses_answers = True
+    broker = machine.start()
+    task = asyncio.create_task(broker.registration.run())
+    await asyncio.sleep(0.1)
+    task.cancel()
+    await asyncio.wait([task])
+    machine.store.loses_answers = False
+    machine.store.delete(KEY)
+    assert (await claimed(machine.start()))[1] == first
+
+
+async def test_a_token_that_cannot_be_written_is_not_registered(machine: Machine) -> None:
+    broker = machine.start()
+    machine.disk.fail_sync = True
+    with capture_logs() as lines:
+        async with at_work(broker.registration.run()):
+            await asyncio.sleep(2)
+            assert broker.epochs == []
+            machine.disk.fail_sync = False
+            await broker.registered()
+    assert "identity_not_written" in [line["event"] for line in lines]
+
+
+# -- another directory -------------------------------------------------------------------
+
+
+async def test_another_directory_is_rejected_while_the_id_is_registered(machine: Machine) -> None:
+    owner = machine.start()
+    async with at_work(owner.registration.run()):
+        await owner.registered()
+        other = Machine(machine.store, "b").start()
+        why = await refused(other)
+        assert owner.stored.node_uuid == owner.directory.identity.directory_id
+    for named in (owner, other):
+        assert named.directory.identity.directory_id in why
+    assert "(/data on north, last registered as 10.0.0.1:7500)" in why
+    assert f"--replace-directory {owner.directory.identity.directory_id}" in why
+
+
+async def test_another_directory_is_rejected_while_the_owner_is_paused(machine: Machine) -> None:
+    """Its lease has ended, and no registration is there."""
+    await crash_after_registering(machine.start())
+    assert machine.store.data.get(KEY) is None
+    await refused(Machine(machine.store, "b").start())
+    assert machine.store.data.get(KEY) is None
+
+
+async def test_a_directory_that_is_given_up_is_replaced_once(machine: Machine) -> None:
+    owner = machine.start()
+    await crash_after_registering(owner)
+    new = Machine(machine.store, "b")
+    epoch, whole, synced = await claimed(new.start(replaces=owner))
+    assert (whole, synced) == (epoch, epoch)
+    assert "it replaces data directory" in record(machine.store).not_intact_reason
+    await refused(machine.start())
+    await refused(Machine(machine.store, "c").start(replaces=owner))
+
+
+async def test_what_it_held_before_counts_for_nothing_in_a_directory_that_replaces(
+    machine: Machine,
+) -> None:
+    """The old directory, too, when it is to replace the new one."""
+    old = machine.start()
+    await crash_after_registering(old)
+    replacing = Machine(machine.store, "b").start(replaces=old)
+    await crash_after_registering(replacing)
+    epoch, whole, synced = await claimed(machine.start(replaces=replacing))
+    assert (whole, synced) == (epoch, epoch)
+    # Also after one more restart: it is on the disk.
+    assert (await claimed(machine.start()))[1:] == (epoch, epoch)
+
+
+async def test_a_replacing_directory_waits_for_a_paused_owners_lease(machine: Machine) -> None:
+    owner = machine.start()
+    async with at_work(owner.registration.run()):
+        await owner.registered()
+        other = Machine(machine.store, "b").start(replaces=owner)
+        async with at_work(other.registration.run()):
+            await asyncio.sleep(TTL_SECONDS + 1)
+            assert other.epochs == []
+            assert len(owner.epochs) == 1
+
+
+async def test_a_paused_owner_that_was_replaced_ends_when_it_comes_back(machine: Machine) -> None:
+    owner = machine.start()
+    running = asyncio.create_task(owner.registration.run())
+    await owner.registered()
+    lease = owner.registration._lease
+    assert lease is not None
+    machine.store.delete(KEY)
+    await claimed(Machine(machine.store, "b").start(replaces=owner))
+    machine.store.expire_lease(lease.id)
+    await asyncio.wait([running])
+    assert isinstance(running.exception(), BrokerIdInUseError)
+
+
+# -- copies and older backups --------------------------------------------------------------
+
+
+async def test_a_copy_of_a_crashed_directory_counts_for_nothing(machine: Machine) -> None:
+    await crash_after_registering(machine.start())
+    copy = machine.copied_to("b")
+    copy.boot_id = machine.boot_id  # also where it is started on the same machine
+    epoch, whole, synced = await claimed(copy.start())
+    assert (whole, synced) == (epoch, epoch)
+    assert "copied or restored" in record(machine.store).not_intact_reason
+
+
+async def test_a_copy_is_known_as_one_at_its_second_start_too(machine: Machine) -> None:
+    await crash_after_registering(machine.start())
+    copy = machine.copied_to("b")
+    copy.open()  # and died before it registered
+    epoch, whole, _ = await claimed(copy.start())
+    assert whole == epoch
+
+
+async def test_a_copy_never_ends_the_registration_of_the_original(machine: Machine) -> None:
+    original = machine.start()
+    async with at_work(original.registration.run()):
+        epoch = await original.registered()
+        twin = machine.copied_to("b").start()
+        with capture_logs() as lines:
+            async with at_work(twin.registration.run()):
+                await asyncio.sleep(2.5 * TAKEN_LOG_INTERVAL_S)
+        assert twin.epochs == []
+        assert original.epochs == [epoch]
+    taken = [line for line in lines if line["event"] == "broker_id_taken"]
+    assert [line["by"] for line in taken] == ["10.0.0.1:7500"] * 3
+    assert "with this data directory or a copy of it" in twin.waiting[0]
+
+
+async def test_a_wait_within_the_lease_is_not_reported(machine: Machine) -> None:
+    """The process whose registration is left may just have died."""
+    original = machine.start()
+    task = asyncio.create_task(original.registration.run())
+    await original.registered()
+    task.cancel()
+    await asyncio.wait([task])
+    twin = machine.copied_to("b").start()
+    async with at_work(twin.registration.run()):
+        await asyncio.sleep(TTL_SECONDS - 0.5)
+    assert twin.waiting == []
+
+
+async def test_after_a_reboot_the_lease_of_the_last_process_has_to_end(machine: Machine) -> None:
+    """A clone of its disk may run elsewhere, and looks the same."""
+    original = machine.start()
+    async with at_work(original.registration.run()):
+        epoch = await original.registered()
+        machine.reboot()
+        clone = machine.start()
+        async with at_work(clone.registration.run()):
+            await asyncio.sleep(TTL_SECONDS + 1)
+        assert original.epochs == [epoch]
+
+
+async def test_once_a_copy_has_registered_the_original_counts_for_nothing(
+    machine: Machine,
+) -> None:
+    await crash_after_registering(machine.start())
+    await crash_after_registering(machine.copied_to("b").start())
+    epoch, whole, synced = await claimed(machine.start())
+    assert (whole, synced) == (epoch, epoch)
+    assert "has registered since" in record(machine.store).not_intact_reason
+
+
+async def test_the_same_process_counts_for_nothing_once_a_copy_has_registered(
+    machine: Machine,
+) -> None:
+    """It was paused meanwhile."""
+    original = machine.start()
+    async with at_work(original.registration.run()):
+        await original.registered()
+        lease = original.registration._lease
+        assert lease is not None
+        machine.store.delete(KEY)
+        await claimed(machine.copied_to("b").start())
+        machine.store.expire_lease(lease.id)
+        second = await original.registered(2)
+        assert (original.stored.whole_since or second) == second
+
+
+async def test_a_directory_restored_from_before_its_last_registration_counts_for_nothing(
+    machine: Machine,
+) -> None:
+    await stop_cleanly(machine.start())
+    backup = machine.disk.contents()
+    await stop_cleanly(machine.start())
+    machine.disk.restore(backup)
+    epoch, whole, synced = await claimed(machine.start())
+    assert (whole, synced) == (epoch, epoch)
+    assert "has registered since" in record(machine.store).not_intact_reason
+
+
+async def test_a_backup_of_a_running_broker_counts_for_nothing_after_its_clean_stop(
+    machine: Machine,
+) -> None:
+    broker = machine.start()
+    async with at_work(broker.registration.run()):
+        epoch = await broker.registered()
+        backup = machine.disk.contents()
+    await broker.registration.withdraw()
+    broker.directory.stopped_cleanly(epoch)
+    await binding(broker).stopped_cleanly(epoch)
+    machine.disk.restore(backup)
+    epoch, whole, synced = await claimed(machine.start())
+    assert (whole, synced) == (epoch, epoch)
+    assert "before its broker's last clean stop" in record(machine.store).not_intact_reason
+
+
+async def test_a_clean_stop_is_trusted_once(machine: Machine) -> None:
+    await stop_cleanly(machine.start())
+    backup = machine.disk.contents()
+    await crash_after_registering(machine.start())
+    machine.disk.restore(backup)
+    epoch, whole, _ = await claimed(machine.start())
+    assert whole == epoch
+
+
+async def test_a_clean_stop_that_did_not_reach_the_store_covers_the_same_files_alone(
+    machine: Machine,
+) -> None:
+    broker = machine.start()
+    first = await crash_after_registering(broker)
+    broker.directory.stopped_cleanly(first)
+    copy = machine.copied_to("b")
+    machine.reboot()
+    assert (await claimed(machine.start()))[1:] == (first, first)
+    epoch, whole, _ = await claimed(copy.start())
+    assert whole == epoch
+
+
+async def test_a_clean_stop_is_not_written_over_anothers_registration(machine: Machine) -> None:
+    broker = machine.start()
+    epoch = await crash_after_registering(broker)
+    await crash_after_registering(machine.copied_to("b").start())
+    before = machine.store.item(RECORD)
+    broker.directory.stopped_cleanly(epoch)
+    await binding(broker).stopped_cleanly(epoch)
+    assert machine.store.item(RECORD) == before
+
+
+async def test_files_restored_one_by_one_are_known_by_the_note_of_the_revision(
+    machine: Machine,
+) -> None:
+    """As rsync does, which leaves a file alone that has not changed: here `broker.json`."""
+    broker = machine.start()
+    broker.directory.note_revision(5)
+    await crash_after_registering(broker)
+    note = DATA / "store-revision"
+    backup = machine.disk.read_file(note)
+    machine.disk.write_atomically(note, backup, sync=True)
+    epoch, whole, _ = await claimed(machine.start())
+    assert whole == epoch
+
+
+# -- older releases, and what is left in the store -----------------------------------------
+
+
+async def test_the_directory_that_an_older_release_registered_adopts_the_id(
+    machine: Machine,
+) -> None:
+    directory = machine.open()
+    directory._update(whole_since=3, synced_whole_since=3, registration_tokens=())
+    machine.store.put(KEY, encode(registration(1, node_uuid=directory.identity.directory_id)))
+    epoch, whole, synced = await claimed(machine.start())
+    assert (whole, synced) == (3, 3)
+    assert machine.store.item(RECORD).mod_revision == epoch
+
+
+async def test_a_directory_whose_record_is_gone_counts_for_nothing(machine: Machine) -> None:
+    await crash_after_registering(machine.start())
+    machine.store.delete(RECORD)
+    epoch, whole, _ = await claimed(machine.start())
+    assert whole == epoch
+
+
+async def test_a_registration_of_another_directory_by_an_older_release_counts_against_it(
+    machine: Machine,
+) -> None:
+    """Such a release does not know that the id is bound."""
+    await crash_after_registering(machine.start())
+    machine.store.put(KEY, encode(registration(1, node_uuid="another")))
+    broker = machine.start()
+    async with at_work(broker.registration.run()):
+        await asyncio.sleep(2)
+        assert broker.epochs == []
+        machine.store.delete(KEY)
+        epoch = await broker.registered()
+        assert (broker.stored.whole_since or epoch) == epoch
+
+
+async def test_registering_takes_back_the_reason_of_a_rejected_start(machine: Machine) -> None:
+    rejected = RejectedStart(RejectionCause.DISK, "no room", 1)
+    machine.store.put(KEYS.rejected_start(1), encode_rejected_start(rejected))
+    await crash_after_registering(machine.start())
+    assert machine.store.data.get(KEYS.rejected_start(1)) is None
+
+
+async def test_a_change_of_the_record_in_between_is_read_again(machine: Machine) -> None:
+    """Two copies register at once: one of them sees that the other did."""
+    await crash_after_registering(machine.start())
+    twin, original = machine.copied_to("b").start(), machine.start()
+    held = await binding(original).read()
+    await claimed(twin)
+    guards, changes = binding(original).parts(held, "10.0.0.1:7500", "")
+    assert not (await machine.store.transact(Transaction(guards, changes))).succeeded

@@ -1,0 +1,48 @@
+"""What the store keeps of broker ids, as other releases read and write it."""
+
+from __future__ import annotations
+
+from tidelog_runtime.metadata.broker_directories import (
+    BrokerDirectory,
+    decode_broker_directory,
+    encode_broker_directory,
+)
+from tidelog_runtime.metadata.keys import BrokerDirectoryKey, Keys, RejectedStartKey
+from tidelog_runtime.metadata.schema import RUNNING, BrokerRegistration, decode_broker, encode
+from tidelog_runtime.registered_brokers import KnownDirectories
+
+REGISTRATION = BrokerRegistration("10.0.0.1:7500", "a", "3f2a", RUNNING, 7, 5)
+# Controllers of the previous release reject a registration with any other field.
+PREVIOUS_RELEASE = (
+    b'{"address":"10.0.0.1:7500","rack":"a","node_uuid":"3f2a","state":"running",'
+    b'"whole_since":7,"synced_whole_since":5}'
+)
+
+
+def test_a_registration_is_written_as_by_the_previous_release() -> None:
+    assert encode(REGISTRATION) == PREVIOUS_RELEASE
+    assert decode_broker(PREVIOUS_RELEASE) == REGISTRATION
+
+
+def test_fields_of_a_later_release_are_ignored() -> None:
+    assert decode_broker(PREVIOUS_RELEASE[:-1] + b',"later":1}') == REGISTRATION
+    directory = BrokerDirectory("3f2a", "token", host="north")
+    value = encode_broker_directory(directory)
+    assert decode_broker_directory(value[:-1] + b',"later":1}') == directory
+
+
+def test_the_keys_are_parsed_and_do_not_look_like_registrations() -> None:
+    keys = Keys("test")
+    assert keys.parse(keys.directory(3)) == BrokerDirectoryKey(3)
+    assert isinstance(keys.parse(keys.rejected_start(3)), RejectedStartKey)
+    assert not keys.directory(3).startswith(keys.brokers)
+
+
+def test_a_directory_of_another_registration_is_not_described() -> None:
+    """A broker of the previous release has registered since."""
+    known = KnownDirectories()
+    known.directories[1] = BrokerDirectory("3f2a", "token", host="north", not_intact_reason="x")
+    assert known.describe(1, 9, REGISTRATION).host == "north"
+    known.directories[1] = BrokerDirectory("another", "token", host="south")
+    described = known.describe(1, 9, REGISTRATION)
+    assert (described.directory_id, described.host) == ("3f2a", "")
