@@ -87,16 +87,27 @@ async def test_a_manual_recovery_waits_for_consent_and_names_the_command(
     waits = the(found, "no_leader")
     assert (waits.topic, waits.partition) == (topic, partition)
     assert "waits for consent" in waits.summary
-    assert waits.because == ()
+    assert waits.because == ("machine_rebooted",)
     assert "has lost data: it is whole only since life" in said(waits)
     assert waits.next_step.endswith(f"tidelog topics recover {topic} --partition {partition}")
+
+
+async def test_the_reboot_of_all_machines_is_named_with_what_follows_from_it(
+    rebooted: Rebooted,
+) -> None:
+    named = the(rebooted.whole, "machine_rebooted")
+    assert named.severity == "warning"
+    assert named.summary.startswith("all machines: the machines of brokers 1, 2 were rebooted")
+    assert "in boot boot 2" in said(named)
+    assert "partitions without a leader" in said(named)
+    assert rebooted.manual[1, 2] in said(named)
 
 
 async def test_where_a_member_is_dead_it_is_waited_for_instead(rebooted: Rebooted) -> None:
     found = await explained(rebooted.cluster, of(rebooted.manual[1, DEAD]))
     waits = the(found, "no_leader")
     assert f"waits for broker {DEAD}, last known to hold every committed record" in waits.summary
-    assert waits.because == (f"replica_dead of broker {DEAD}",)
+    assert waits.because == (f"replica_dead of broker {DEAD}", "machine_rebooted")
     was = rf"broker {DEAD} was (in the ISR|eligible) in its life \d+; gone since"
     assert re.search(was, said(waits))
     assert "broker_crashed" in said(waits)
@@ -126,7 +137,8 @@ async def test_after_consent_the_unclean_election_is_told_in_its_epoch(
     unclean = the(found, "unclean_election")
     assert unclean.severity == "warning"
     assert (unclean.topic, unclean.partition) == (topic, partition)
-    assert "was elected in leader epoch" in said(unclean)
-    assert "Compare what producers had acknowledged" in unclean.next_step
+    assert f"{name}: broker {unclean.broker} was elected in leader epoch" in said(unclean)
+    assert "Compare what producers had acknowledged before 20" in unclean.next_step
+    assert unclean.because == ("machine_rebooted",)
     assert "replica_dead" not in {finding.cause for finding in found.findings}
     assert "unclean_election" not in {finding.cause for finding in still.findings}
