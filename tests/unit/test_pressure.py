@@ -67,7 +67,17 @@ def test_peers_are_read_from_the_tables_of_the_kernel() -> None:
         "   1: 0100007F:1D4D 00000000:0000 0A 00000000:00000000 00:00000000 0",
         "   2: 0000000000000000FFFF00000100007F:1D4D 0000000000000000FFFF00000700000A:1 01 0:0",
     ]
-    assert list(established_peers(lines)) == ["127.0.0.1", "10.0.0.7"]
+    assert list(established_peers(lines, {0x1D4D})) == ["127.0.0.1", "10.0.0.7"]
+    assert list(established_peers(lines, {80})) == []
+
+
+def test_many_connections_of_one_address_are_a_shortage_of_their_own() -> None:
+    judge = PressureJudge(max_connections=100)
+    usage = Usage(sockets=400, top_peer="10.0.0.7", top_peer_connections=79)
+    assert judge.take(usage, 1, 1) == ()
+    [pressure] = judge.take(usage._replace(top_peer_connections=300), 2, 2)
+    assert (pressure.resource, pressure.used, pressure.limit) == ("connections", 300, 100)
+    assert pressure.detail == "from 10.0.0.7"
 
 
 def test_this_process_can_be_looked_at() -> None:

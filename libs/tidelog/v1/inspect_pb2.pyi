@@ -584,7 +584,7 @@ class BrokerPressure(_message.Message):
     DETAIL_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     resource: _builtins.str
-    """"open_files", "memory", "cpu"."""
+    """"open_files", "memory", "cpu", "connections" (of one client address)."""
     used: _builtins.int
     """Files, bytes, or of the CPU the milliseconds of waiting for it in as many that passed."""
     limit: _builtins.int

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from tidelog_runtime.pressure.records import Pressure
 
-OPEN_FILES, MEMORY, CPU = "open_files", "memory", "cpu"
+OPEN_FILES, MEMORY, CPU, CONNECTIONS = "open_files", "memory", "cpu", "connections"
 # In percent of the limit: a shortage begins at the first, and ends below the second, so that it
 # does not come and go with each connection.
-BEGINS_PERCENT = {OPEN_FILES: 80, MEMORY: 90, CPU: 60}
-ENDS_PERCENT = {OPEN_FILES: 75, MEMORY: 85, CPU: 40}
+BEGINS_PERCENT = {OPEN_FILES: 80, MEMORY: 90, CPU: 60, CONNECTIONS: 80}
+ENDS_PERCENT = {OPEN_FILES: 75, MEMORY: 85, CPU: 40, CONNECTIONS: 70}
 # Waits for the CPU are counted over this: less says something of a single busy moment.
 CPU_WINDOW_MS = 10_000
 
@@ -35,9 +35,11 @@ class Usage(NamedTuple):
 
 
 class PressureJudge:
-    """`take` what the process uses, now and then."""
+    """`take` what the process uses, now and then. `max_connections`: that one client address is to
+    have; 0: any number."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_connections: int = 0) -> None:
+        self._max_connections = max_connections
         self._since_ms: dict[str, int] = {}
         self._looks: deque[tuple[int, Usage]] = deque()
 
@@ -59,6 +61,8 @@ class PressureJudge:
 
     def _uses(self, usage: Usage, now_ms: int) -> Iterable[tuple[str, int, int, str]]:
         yield OPEN_FILES, usage.open_files, usage.open_files_limit, _of_files(usage)
+        of_one = f"from {usage.top_peer}"
+        yield CONNECTIONS, usage.top_peer_connections, self._max_connections, of_one
         yield MEMORY, usage.memory_bytes, usage.memory_limit_bytes, ""
         began_ms, before = self._looks[0]
         passed_ms = now_ms - began_ms

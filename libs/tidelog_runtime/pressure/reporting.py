@@ -44,13 +44,14 @@ class PressureReports:
         clock: Clock,
         look: Callable[[], Usage],
         may_write: Callable[[], bool],
+        max_connections: int = 0,
     ) -> None:
         self._may_write = may_write
         self._store = store
         self._key = key
         self._clock = clock
         self._look = look
-        self._judge = PressureJudge()
+        self._judge = PressureJudge(max_connections)
         self._written: tuple[Pressure, ...] = ()
         self._due_ms = 0
         self._lease: Lease | None = None

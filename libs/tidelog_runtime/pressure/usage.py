@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import resource
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,10 +20,11 @@ _NO_LIMIT_BYTES = 1 << 60
 MANY_SOCKETS = 200
 
 
-def look_at_process() -> Usage:
+def look_at_process(ports: Collection[int] = ()) -> Usage:
+    """`ports`: those that it listens on."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     open_files, sockets = _open_files(limit)
-    peer, connections = _top_peer() if sockets >= MANY_SOCKETS else ("", 0)
+    peer, connections = _top_peer(ports) if sockets >= MANY_SOCKETS else ("", 0)
     memory, memory_limit = _memory()
     throttled, periods = _throttling()
     return Usage(
@@ -54,19 +55,23 @@ def _open_files(limit: int) -> tuple[int, int]:
     return len(links), sockets
 
 
-def _top_peer() -> tuple[str, int]:
+def _top_peer(ports: Collection[int]) -> tuple[str, int]:
+    """The tables have the connections of all processes of the machine."""
     peers: Counter[str] = Counter()
     for table in ("net/tcp", "net/tcp6"):
         with suppress(OSError):
-            peers.update(established_peers((_PROC / table).read_text().splitlines()[1:]))
+            peers.update(established_peers((_PROC / table).read_text().splitlines()[1:], ports))
     return peers.most_common(1)[0] if peers else ("", 0)
 
 
-def established_peers(lines: list[str]) -> Iterator[str]:
-    """Of the lines of /proc/net/tcp or tcp6: the remote address of each established connection."""
+def established_peers(lines: Iterable[str], ports: Collection[int]) -> Iterator[str]:
+    """Of the lines of /proc/net/tcp or tcp6: the remote address of each established connection to
+    one of these local ports."""
     for line in lines:
         fields = line.split()
-        if len(fields) > 3 and fields[3] == _ESTABLISHED:
+        if len(fields) < 4 or fields[3] != _ESTABLISHED:
+            continue
+        if int(fields[1].rpartition(":")[2], 16) in ports:
             yield _address(fields[2].partition(":")[0])
 
 

@@ -314,10 +314,11 @@ async def run(config: BrokerConfig) -> int:
     await health.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
     add_services(servers[0], parts, health, config.broker_id)
     bound = listen(servers[0], config.listen, "listen")
+    listening = [bound]
     if config.external_listen is not None:
         servers.append(new_server(callers))
         add_external_services(servers[1], parts, health, config)
-        listen(servers[1], config.external_listen, "external_listen")
+        listening.append(listen(servers[1], config.external_listen, "external_listen"))
     edge = GrpcEdge(servers, health, config.advertised_address or bound)
     metrics_server = serve_metrics(config, parts, callers)
 
@@ -328,7 +329,7 @@ async def run(config: BrokerConfig) -> int:
         async with (
             collecting_garbage(),
             publishing(broker.state_changes, live_brokers, config) as hasten_publishing,
-            reporting_pressure(pressure_reports(config, broker)),
+            reporting_pressure(pressure_reports(config, broker, listening)),
         ):
             return await live(broker, edge, stop_requested, on_left=hasten_publishing)
     finally:
@@ -337,14 +338,19 @@ async def run(config: BrokerConfig) -> int:
         broker.state_changes.flush()
 
 
-def pressure_reports(config: BrokerConfig, broker: Broker) -> PressureReports:
+def pressure_reports(
+    config: BrokerConfig, broker: Broker, addresses: Sequence[str]
+) -> PressureReports:
+    """`addresses`: that it listens on."""
+    ports = [int(address.rpartition(":")[2]) for address in addresses]
     key = Keys(config.cluster).pressure(config.broker_id)
     reports = PressureReports(
         broker.store,
         key,
         SystemClock(),
-        look_at_process,
+        partial(look_at_process, ports),
         lambda: config.broker_id in broker.cache.brokers,
+        config.max_connections_per_client,
     )
     broker.inspection.own_pressures = lambda: reports.current
     return reports

@@ -50,6 +50,7 @@ BROKER_STOPPING = "broker_stopping"
 OPEN_FILES = "open_files"  # it is at its limit, or near it
 MEMORY_SHORT = "memory_short"
 CPU_STARVED = "cpu_starved"
+MANY_CONNECTIONS = "many_connections"  # of one client
 MACHINE_REBOOTED = "machine_rebooted"
 REPLICA_SLOW = "replica_slow"
 REPLICA_CATCHING_UP = "replica_catching_up"
@@ -92,6 +93,7 @@ ORDER = (
     REPLICA_CORRUPT,
     OPEN_FILES,
     MEMORY_SHORT,
+    MANY_CONNECTIONS,
     CPU_STARVED,
     RECORDS_DAMAGED,
     REPLICA_CUT_OFF,

@@ -10,8 +10,13 @@ from tidelog.inspection.explain.cluster_view import ClusterView, Life
 from tidelog.inspection.explain.words import since, span
 from tidelog.inspection.model import BrokerPressure
 
-FILES, MEMORY, CPU = "open_files", "memory", "cpu"
-_CAUSES = {FILES: causes.OPEN_FILES, MEMORY: causes.MEMORY_SHORT, CPU: causes.CPU_STARVED}
+FILES, MEMORY, CPU, CONNECTIONS = "open_files", "memory", "cpu", "connections"
+_CAUSES = {
+    FILES: causes.OPEN_FILES,
+    MEMORY: causes.MEMORY_SHORT,
+    CPU: causes.CPU_STARVED,
+    CONNECTIONS: causes.MANY_CONNECTIONS,
+}
 _RESOURCES = {cause: resource for resource, cause in _CAUSES.items()}
 # With so few files left neither a connection nor a segment gets one reliably.
 FEW_FILES_LEFT = 16
@@ -24,6 +29,9 @@ NEXT_STEP = {
     "them up, look at the client that is named.",
     causes.MEMORY_SHORT: "Raise the memory limit of broker {broker} (ulimit -v, or that of its "
     "container), or give it fewer partitions and smaller requests: at the limit its process ends.",
+    causes.MANY_CONNECTIONS: "Look at the client at that address: a process needs one connection "
+    "to each broker. Let it share one client, or close those that it does not use; where it "
+    "stands for many machines, raise max_connections_per_client of broker {broker}.",
     causes.CPU_STARVED: "Give broker {broker} more CPU (cpu.max of its control group, its nice "
     "value), or end what else runs on its machine.",
 }
@@ -46,11 +54,22 @@ def has_no_files_left(view: ClusterView, broker_id: int) -> bool:
 
 def why_silent(view: ClusterView, broker_id: int) -> Reason | None:
     """Why a process that runs takes no connection, or answers late."""
+    unconnected = why_unconnected(view, broker_id)
+    if unconnected is not None:
+        return unconnected
+    if view.pressure(broker_id, CPU) is not None:
+        return Reason(Root(causes.CPU_STARVED, broker_id), "gets too little CPU to answer in time")
+    return None
+
+
+def why_unconnected(view: ClusterView, broker_id: int) -> Reason | None:
+    """Why others cannot connect to it, though the network is well."""
     if has_no_files_left(view, broker_id):
         root = Root(causes.OPEN_FILES, broker_id)
         return Reason(root, "is at its limit of open files and takes no new connection")
-    if view.pressure(broker_id, CPU) is not None:
-        return Reason(Root(causes.CPU_STARVED, broker_id), "gets too little CPU to answer in time")
+    if view.pressure(broker_id, CONNECTIONS) is not None:
+        root = Root(causes.MANY_CONNECTIONS, broker_id)
+        return Reason(root, "is busy with the connections of one client")
     return None
 
 
@@ -62,6 +81,8 @@ def summary(view: ClusterView, root: Root) -> str:
         how = "is at" if has_no_files_left(view, root.broker) else "is near"
         uses = f"{pressure.used:,} of {pressure.limit:,} are open"
         return f"{who} {how} its limit of open files: {uses}{_detail(pressure)}"
+    if root.cause == causes.MANY_CONNECTIONS:
+        return f"{who} holds {pressure.used:,} connections of one client{_detail(pressure)}"
     if root.cause == causes.MEMORY_SHORT:
         percent = pressure.used * 100 // max(1, pressure.limit)
         return (

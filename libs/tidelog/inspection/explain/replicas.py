@@ -279,12 +279,13 @@ def _cut_off(
             evidence.append(f"{line}; both answer")
     if not evidence:
         return None
-    for end, words in (
-        (key.leader, f"cannot fetch from broker {key.leader}, which is at its limit of open files"),
-        (broker_id, "is at its limit of open files and cannot fetch"),
-    ):
-        if pressures.has_no_files_left(view, end):
-            return Reason(Root(causes.OPEN_FILES, end), words, tuple(evidence))
+    for end in (key.leader, broker_id):
+        short = pressures.why_unconnected(view, end)
+        if short is not None:
+            of_other = f"cannot fetch from broker {end}, which {short.words}"
+            return Reason(
+                short.root, of_other if end == key.leader else short.words, tuple(evidence)
+            )
     deaf = view.silent_broker(key.leader)
     if deaf is not None:
         evidence.append(

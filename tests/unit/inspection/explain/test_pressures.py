@@ -96,3 +96,17 @@ def test_a_shortage_concerns_its_broker(cluster: DescribedCluster) -> None:
 def test_a_resource_of_a_later_release_is_passed_over(cluster: DescribedCluster) -> None:
     short(cluster, "ports", 9, 10)
     assert cluster.explain() == []
+
+
+@pytest.mark.parametrize("listening", [Listening.ACCEPTS, Listening.BUSY])
+def test_many_connections_of_one_client_are_named_and_not_the_network(
+    cluster: DescribedCluster, listening: Listening
+) -> None:
+    short(cluster, "connections", 5_000, 1_024, "from 10.0.0.7")
+    cluster.silence(2, listening)
+    cluster.unheard(2)
+    findings = cluster.explain()
+    assert causes_of(findings) == ["many_connections"]
+    assert "broker 2 holds 5,000 connections of one client (from 10.0.0.7)" in findings[0].summary
+    assert "max_connections_per_client of broker 2" in findings[0].next_step
+    assert "network" not in said(findings[0])
