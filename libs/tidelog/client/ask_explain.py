@@ -30,7 +30,12 @@ ANSWER_GRACE_MS = 3_000
 # As a service tells that others are: who asks from elsewhere may reach those. Who is busy or
 # stands still is so for everybody, and asked again only has more to do.
 _MAY_BE_REACHED = frozenset(
-    listening.value for listening in (Listening.SILENT, Listening.REFUSES, Listening.ERRS)
+    {
+        Listening.SILENT.value,
+        Listening.REFUSES.value,
+        Listening.UNRESOLVED.value,
+        Listening.ERRS.value,
+    }
 )
 
 

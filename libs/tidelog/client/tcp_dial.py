@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 from tidelog.inspection.explain import Listening
 
@@ -18,6 +19,8 @@ async def dial(address: str) -> Listening:
             _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
     except ConnectionRefusedError:
         return Listening.REFUSES
+    except socket.gaierror:
+        return Listening.UNRESOLVED
     except (OSError, ValueError, TimeoutError):
         return Listening.SILENT
     writer.close()

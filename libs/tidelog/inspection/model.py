@@ -229,6 +229,8 @@ class BrokerState:
     rejected_requests: Sequence[RejectedRequests] = ()
     previous_end: str = ""
     boot_id: str = ""
+    disk_free_inodes: int = 0
+    disk_inodes: int = 0
 
     @property
     def is_starting(self) -> bool:

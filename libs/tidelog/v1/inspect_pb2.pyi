@@ -426,6 +426,8 @@ class BrokerState(_message.Message):
     REJECTED_REQUESTS_FIELD_NUMBER: _builtins.int
     PREVIOUS_END_FIELD_NUMBER: _builtins.int
     BOOT_ID_FIELD_NUMBER: _builtins.int
+    DISK_FREE_INODES_FIELD_NUMBER: _builtins.int
+    DISK_INODES_FIELD_NUMBER: _builtins.int
     broker_epoch: _builtins.int
     """Creation revision of its registration; 0: it has none."""
     state: _builtins.str
@@ -460,6 +462,11 @@ class BrokerState(_message.Message):
     """
     boot_id: _builtins.str
     """Names the boot of its machine; empty: not known."""
+    disk_free_inodes: _builtins.int
+    """Files that the file system of the data can still hold, and how many in all; 0 of 0: it has no
+    fixed number, or does not say.
+    """
+    disk_inodes: _builtins.int
     @_builtins.property
     def registered(self) -> _containers.RepeatedCompositeFieldContainer[Global___RegisteredBroker]:
         """Brokers that are registered, as this one sees it."""
@@ -522,10 +529,12 @@ class BrokerState(_message.Message):
         rejected_requests: _abc.Iterable[Global___RejectedRequests] | None = ...,
         previous_end: _builtins.str = ...,
         boot_id: _builtins.str = ...,
+        disk_free_inodes: _builtins.int = ...,
+        disk_inodes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["elections", b"elections"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "broker_epoch", b"broker_epoch", "controller_address", b"controller_address", "controller_epoch", b"controller_epoch", "controllers", b"controllers", "departures", b"departures", "disk_free_bytes", b"disk_free_bytes", "elections", b"elections", "has_full_state", b"has_full_state", "heard", b"heard", "leader_count", b"leader_count", "move_bytes_per_second", b"move_bytes_per_second", "pressures", b"pressures", "previous_end", b"previous_end", "registered", b"registered", "rejected_requests", b"rejected_requests", "rejected_starts", b"rejected_starts", "replica_count", b"replica_count", "replicas", b"replicas", "start_done", b"start_done", "start_phase", b"start_phase", "start_total", b"start_total", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "broker_epoch", b"broker_epoch", "controller_address", b"controller_address", "controller_epoch", b"controller_epoch", "controllers", b"controllers", "departures", b"departures", "disk_free_bytes", b"disk_free_bytes", "disk_free_inodes", b"disk_free_inodes", "disk_inodes", b"disk_inodes", "elections", b"elections", "has_full_state", b"has_full_state", "heard", b"heard", "leader_count", b"leader_count", "move_bytes_per_second", b"move_bytes_per_second", "pressures", b"pressures", "previous_end", b"previous_end", "registered", b"registered", "rejected_requests", b"rejected_requests", "rejected_starts", b"rejected_starts", "replica_count", b"replica_count", "replicas", b"replicas", "start_done", b"start_done", "start_phase", b"start_phase", "start_total", b"start_total", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -193,6 +193,18 @@ class ClusterView:
     def silent_broker(self, broker_id: int) -> SilentService | None:
         return self._silent.get(broker_id)
 
+    def has_unresolved_name(self, broker_id: int) -> bool:
+        """Whether the address that it has registered cannot be resolved here, though it may answer
+        at another."""
+        silent = self._silent.get(broker_id)
+        registered = self.registry.brokers.get(broker_id)
+        return (
+            silent is not None
+            and registered is not None
+            and silent.listening is Listening.UNRESOLVED
+            and silent.address == registered.address
+        )
+
     def silent_controllers(self) -> list[SilentService]:
         return [s for s in self.observed.silent if s.role == CONTROLLER]
 

@@ -161,6 +161,8 @@ def _lifeless(view: ClusterView) -> Iterator[Root]:
         reason = why_broker_does_nothing(view, broker_id)
         if reason is not None:
             yield reason.root
+        elif view.has_unresolved_name(broker_id):
+            yield Root(causes.BROKER_UNREACHABLE, broker_id)
 
 
 def _groups(seen: Sequence[Symptom]) -> Iterator[Finding]:

@@ -20,6 +20,7 @@ class Listening(enum.Enum):
     ACCEPTS = "takes connections"  # a process that stands still: the kernel takes them for it
     REFUSES = "refuses connections"
     SILENT = "does not react to connections"
+    UNRESOLVED = "has a name that does not resolve"
     ERRS = "answers with an error"
 
 

@@ -116,6 +116,9 @@ def why_behind(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Rea
     if view.life(key.leader) is Life.BUSY:
         root = not_asked(view, key.leader).root
         return Reason(root, f"follows broker {key.leader}, which could not be asked in time")
+    if view.has_unresolved_name(key.leader):
+        root = Root(causes.BROKER_UNREACHABLE, key.leader)
+        return Reason(root, f"follows broker {key.leader}, whose name does not resolve")
     if view.life(key.leader) is not Life.ANSWERS:
         # There is nobody to keep up with, which is no fault of the follower's.
         return None

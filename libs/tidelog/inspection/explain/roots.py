@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tidelog.inspection.explain import causes, next_steps, pressures, starts
+from tidelog.inspection.explain import causes, disk_room, next_steps, pressures, starts
 from tidelog.inspection.explain.causes import Reason, Root, Symptom
 from tidelog.inspection.explain.cluster_view import FAULT, ClusterView
 from tidelog.inspection.explain.observed import Listening, name_of
@@ -189,6 +189,10 @@ def _failing_since(view: ClusterView, root: Root) -> str:
     return f" {since(state.now_ms - max(ages), state.now_ms)}"
 
 
+def _is_unresolved(view: ClusterView, root: Root) -> bool:
+    return root.cause == causes.BROKER_UNREACHABLE and view.has_unresolved_name(root.broker)
+
+
 def _own_word(view: ClusterView, root: Root) -> RejectedStart | None:
     """What the process of a broker that is not there has left behind about its end."""
     if root.cause == causes.REPLICA_DEAD:
@@ -204,6 +208,8 @@ def _summary(view: ClusterView, root: Root) -> str:
     if left is not None:
         how = "has crashed" if root.cause == causes.REPLICA_DEAD else "cannot start"
         return f"broker {root.broker} {how} ({left.reason})"
+    if root.cause == causes.DISK_FULL and disk_room.lacks_inodes(view, root.broker):
+        said = f"broker {root.broker} has no inodes left on its disk"
     if root.cause in (causes.DISK_FULL, causes.DISK_ERROR):
         return said + _failing_since(view, root)
     if root.cause == causes.BROKER_STARTING:
@@ -215,6 +221,10 @@ def _summary(view: ClusterView, root: Root) -> str:
     if root.cause != causes.BROKER_UNREACHABLE:
         return said
     silent = view.silent_broker(root.broker)
+    if _is_unresolved(view, root):
+        assert silent is not None
+        host = silent.address.rpartition(":")[0]
+        return f"broker {root.broker} advertises a name that does not resolve here: {host}"
     errs = silent is not None and silent.listening is Listening.ERRS
     if errs or view.lives_by_word_of_others(root.broker):
         return f"{said}, and lives"
@@ -247,6 +257,13 @@ def _next_step(view: ClusterView, root: Root, because: Sequence[str]) -> str:
     )
     if lacking is not None:
         return lacking
+    if root.cause == causes.DISK_FULL and disk_room.lacks_inodes(view, root.broker):
+        return disk_room.INODES_NEXT_STEP
+    if _is_unresolved(view, root):
+        return (
+            f"Correct advertised_address of broker {root.broker}, or the DNS entry (/etc/hosts) of "
+            "the name, on every machine that connects to it; then restart the broker."
+        )
     if root.cause == causes.BROKER_STARTING and because:
         return (
             f"See {' and '.join(because)}: broker {root.broker} "
@@ -303,10 +320,8 @@ def _about_broker(view: ClusterView, root: Root) -> list[str]:
         answered = view.last_answer_ms(broker_id)
         if answered is not None and root.cause not in _ENDED:
             evidence.append(f"it answered a follower {span(answered)} ago")
-    if root.cause == causes.DISK_FULL and broker_id in view.brokers:
-        broker = view.brokers[broker_id].broker
-        if broker is not None and broker.disk_free_bytes >= 0:
-            evidence.append(f"its file system has {broker.disk_free_bytes:,} bytes left")
+    if root.cause == causes.DISK_FULL:
+        evidence += disk_room.lines(view, broker_id)
     return evidence
 
 

@@ -132,6 +132,8 @@ class BrokerInspection:
                 rejected_requests=tuple(self.rejections.recent(self._clock.monotonic_ms())),
                 previous_end=self.previous_end,
                 boot_id=self.boot_id,
+                disk_free_inodes=disk.free_inodes,
+                disk_inodes=disk.inodes,
             ),
             error=error,
         )

@@ -455,3 +455,29 @@ def test_records_that_no_replica_can_read_are_named_by_their_offsets(
     assert "records of sea/0 at offsets 5 to 8, 20 to 20 cannot be read" in damaged.summary
     assert "all others from 0 to 99 can be read" in said(damaged)
     assert "--on-damage skip" in damaged.next_step
+
+
+def test_a_disk_without_inodes_is_not_said_to_lack_bytes_alone(cluster: DescribedCluster) -> None:
+    cluster.partition("sea/0")
+    cluster.replica("sea/0", 2, failure="disk_full", failure_message="no room", failure_ms=1_000)
+    broker = cluster.brokers[2]
+    cluster.brokers[2] = replace(broker, disk_free_bytes=1 << 30, disk_inodes=5_000)
+    full = found(cluster.explain(), "disk_full")
+    assert full.summary.startswith("broker 2 has no inodes left on its disk since")
+    assert "0 of 5,000 inodes left" in said(full)
+    assert "df -i" in full.next_step
+
+
+def test_an_advertised_name_that_does_not_resolve_is_named_and_not_the_network(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0", (2, 1, 3), isr=(2,))
+    cluster.partition("bay/0", (1,))
+    cluster.partition("cape/0", (1, 2))
+    cluster.silence(2, Listening.UNRESOLVED)
+    findings = cluster.explain()
+    unreachable = found(findings, "broker_unreachable")
+    assert "advertises a name that does not resolve here: 127.0.0.1" in unreachable.summary
+    assert unreachable.next_step.startswith("Correct advertised_address of broker 2")
+    assert "sea/0" in said(unreachable)
+    assert {"replica_out_of_isr", "replica_cut_off"}.isdisjoint(causes_of(findings))
