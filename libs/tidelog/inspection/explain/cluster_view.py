@@ -44,6 +44,11 @@ FAULT = "fault"
 BROKER_ID_IN_USE = "broker_id_in_use"
 WAITS_FOR_LEASE = "waits_for_lease"
 NOT_ITS_OWN_FAILURE = frozenset({FAULT, BROKER_ID_IN_USE, WAITS_FOR_LEASE})
+# What a process left behind is of its last end where it is no older than that: a start fails after
+# it, by clocks that may differ by as much; a process with a fault says so, and then hands over its
+# leaders (shutdown_timeout_ms).
+NEWER_BY_MS = 2_000
+HANDED_OVER_WITHIN_MS = 20_000
 # Of a controller that the store names, and that gives no answer.
 _MAY_REIGN = (Listening.BUSY, Listening.SILENT, Listening.ERRS)
 # Within this every service has asked the store again, whether it needed to or not.
@@ -169,13 +174,21 @@ class ClusterView:
 
     def failed_start(self, broker_id: int) -> RejectedStart | None:
         """Why its last start failed, unless another process held its id."""
-        rejected = self.rejected_starts.get(broker_id)
+        rejected = self._left_behind(broker_id, NEWER_BY_MS)
         return None if rejected is None or rejected.cause in NOT_ITS_OWN_FAILURE else rejected
 
     def crash(self, broker_id: int) -> RejectedStart | None:
         """With which fault its last process ended, by that process's own word."""
-        rejected = self.rejected_starts.get(broker_id)
+        rejected = self._left_behind(broker_id, HANDED_OVER_WITHIN_MS)
         return rejected if rejected is not None and rejected.cause == FAULT else None
+
+    def _left_behind(self, broker_id: int, before_departure_ms: int) -> RejectedStart | None:
+        """None also where a process has been registered since, and has ended otherwise."""
+        rejected = self.rejected_starts.get(broker_id)
+        departure = self.departures.get(broker_id)
+        if rejected is None or departure is None:
+            return rejected
+        return rejected if rejected.at_ms >= departure.at_ms - before_departure_ms else None
 
     def was_stopped(self, broker_id: int) -> bool:
         """Whether its last process ended in order and without a fault; departures hold only

@@ -12,10 +12,11 @@ from tidelog.inspection.explain.words import span
 from tidelog.inspection.model import Finding, RecentElections, ServiceState
 from tidelog.wording import plural
 
-# Within the window of the counts. A rolling restart elects each of them once or twice.
+# Within the window of the counts. In a rolling restart of three brokers a partition may have six
+# elections: away from each of them, and back to its preferred leader.
 MANY_CONTROLLERS = 3
 MANY_REGISTRATIONS_LOST = 3
-MANY_LEADERS = 4
+MANY_LEADERS = 8
 # After so long without another the elections are over.
 OVER_AFTER_MS = 45_000
 # What may hold up the renewal of a lease.

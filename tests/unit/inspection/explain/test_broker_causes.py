@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tidelog.inspection.explain import Listening
-from tidelog.inspection.model import DamagedOffsets, FollowerState, RejectedStart
+from tidelog.inspection.model import DamagedOffsets, Departure, FollowerState, RejectedStart
 from unit.inspection.explain.described import (
     NOW_MS,
     DescribedCluster,
@@ -436,6 +436,15 @@ def test_a_failed_start_that_no_partition_suffers_from_is_told_too(
     left_behind(cluster, "disk", "broker.json is damaged")
     cluster.keys.clear()
     assert causes_of(cluster.explain()) == ["broker_cannot_start"]
+
+
+def test_what_an_earlier_process_left_says_nothing_of_a_later_crash(
+    cluster: DescribedCluster,
+) -> None:
+    left_behind(cluster, "data_directory", "broker.json is damaged")
+    cluster.departures.clear()
+    cluster.departures.append(Departure(2, 12, NOW_MS - 1_000, "broker_crashed", address(2)))
+    assert causes_of(cluster.explain()) == ["replica_dead"]
 
 
 def test_a_process_that_waits_for_the_id_of_a_dead_broker_does_not_hide_its_death(
