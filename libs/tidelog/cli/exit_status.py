@@ -81,7 +81,7 @@ def status_of(error: BaseException) -> ExitStatus:
     if isinstance(error, TidelogError):
         if error.code in _NOT_FOUND:
             return ExitStatus.NOT_FOUND
-        if error.outcome_unknown:
+        if error.outcome_unknown or error.code is ErrorCode.REQUEST_TIMED_OUT:
             return ExitStatus.TIMED_OUT
     return ExitStatus.FAILED
 

@@ -33,13 +33,15 @@ def refusal_document(error: BaseException, message: str = "") -> dict[str, dict[
     """
     status = ExitStatus.USAGE if isinstance(error, ParserError) else status_of(error)
     retriable = status in (ExitStatus.UNREACHABLE, ExitStatus.TIMED_OUT)
+    outcome_unknown = status is ExitStatus.TIMED_OUT
     if isinstance(error, TidelogError):
         retriable = error.retriable and error.code not in FINAL_ANSWERS
+        outcome_unknown = error.outcome_unknown
     told = {
         "code": code_of(error),
         "message": message or str(error),
         "retriable": retriable,
-        "outcome_unknown": status is ExitStatus.TIMED_OUT,
+        "outcome_unknown": outcome_unknown,
     }
     return {"error": told}
 

@@ -24,10 +24,10 @@ from tidelog.client.open_batches import MAX_GATHERING_MS
 from tidelog.client.partition_queue import Idempotence, PartitionQueue
 from tidelog.client.produce_errors import (
     FAULT_OF_ONE,
-    MAYBE_APPENDED,
     SEQUENCE_REFUSED,
     doubtful,
     foreign_sequence,
+    maybe_appended,
     name_in_doubt,
     name_taken,
     not_in_time,
@@ -290,7 +290,7 @@ class Accumulator:
             self._end(error)
         queue = self._landed(group)
         if queue.gone is not None:
-            gone = self._give_up(group, queue.gone, error.code in MAYBE_APPENDED)
+            gone = self._give_up(group, queue.gone, maybe_appended(error))
             self._end_gone(queue)
             return gone
         queue.last_error = error
@@ -306,13 +306,13 @@ class Accumulator:
             retriable = (retriable or alien) and self.fatal is None
         apart = error.code in FAULT_OF_ONE and len(group.batches) > 1 and self.fatal is None
         if not retriable and not apart:
-            return self._give_up(group, self.fatal or error, error.code in MAYBE_APPENDED)
+            return self._give_up(group, self.fatal or error, maybe_appended(error))
         if retriable:
             queue.route.failed(group.leader, now_ms, self._backoff, stale=stale)
         queue.settling = queue.in_flight > 0
         for batch in group.batches:
             batch.suspect = batch.suspect or apart
-            batch.in_doubt = batch.in_doubt or error.code in MAYBE_APPENDED
+            batch.in_doubt = batch.in_doubt or maybe_appended(error)
             insort(queue.waiting, batch, key=_number)
         self._waiting[queue.partition] = queue
         return self._expire(queue, now_ms)

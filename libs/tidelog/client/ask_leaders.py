@@ -135,6 +135,7 @@ class LeaderAsker:
             ErrorCode.REQUEST_TIMED_OUT,
             f"no leader told the {wanted} of {names} within {self._timeout_ms} ms"
             + (f"; the last error: {last.message}" if last else ""),
+            outcome_unknown=False,
         )
 
     def _pause_ms(self, missing: dict[TopicPartition, Route], now_ms: int) -> int:

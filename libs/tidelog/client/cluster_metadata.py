@@ -186,6 +186,7 @@ class ClusterMetadata:
                         ErrorCode.REQUEST_TIMED_OUT,
                         f"no broker answered within {UNREACHABLE_TIMEOUT_MS} ms ({error}); "
                         "check that the cluster runs and that the addresses are right",
+                        outcome_unknown=False,
                     ) from error
                 await asyncio.sleep(MAX_POLL_MS / 1000)
 

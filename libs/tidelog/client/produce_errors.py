@@ -18,6 +18,11 @@ MAYBE_APPENDED = OUTCOME_UNKNOWN | {ErrorCode.INTERNAL}
 SEQUENCE_REFUSED = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE, ErrorCode.UNKNOWN_PRODUCER_ID})
 
 
+def maybe_appended(error: TidelogError) -> bool:
+    """Whether a try that ended with this error may have appended its batches."""
+    return error.outcome_unknown or error.code in MAYBE_APPENDED
+
+
 def not_in_time(batch: SealedBatch, failures: int, last: TidelogError | None) -> TidelogError:
     tried = f"after {failures} failures" if failures else "without having been sent"
     reason = f"; the last: {last.message}" if last is not None else ""
@@ -26,19 +31,23 @@ def not_in_time(batch: SealedBatch, failures: int, last: TidelogError | None) ->
         f"a batch of {batch.encoded.record_count} records for {batch.partition} was not "
         f"delivered within delivery_timeout_ms, {tried}{reason}; whether it was appended is "
         f"{'not known' if batch.in_doubt else 'known: it was not'}",
+        outcome_unknown=batch.in_doubt,
     )
 
 
 def doubtful(batch: SealedBatch, error: TidelogError) -> TidelogError:
-    """The error of a batch that is given up, when a try may have appended it."""
-    if not batch.in_doubt or error.outcome_unknown:
+    """The error of a batch that is given up: its `outcome_unknown` says whether a try may have
+    appended the batch, whatever happened to others."""
+    if error.outcome_unknown == batch.in_doubt:
         return error
-    closed = error.code is ErrorCode.CLIENT_CLOSED
+    if not batch.in_doubt:
+        return TidelogError(
+            error.code, f"{error.message}; this batch was not appended", outcome_unknown=False
+        )
     return TidelogError(
-        error.code if closed else ErrorCode.REQUEST_TIMED_OUT,
-        f"{error.message}; a try of this batch ended without a refusal, so whether it was "
+        ErrorCode.REQUEST_TIMED_OUT,
+        f"{error.message}; a try of this batch ended without a rejection, so whether it was "
         "appended is not known",
-        outcome_unknown=True,
     )
 
 

@@ -509,4 +509,8 @@ class Producer:
 
     def _check_not_ended(self) -> None:
         if self._accumulator.fatal is not None:
-            raise TidelogError(self._accumulator.fatal.code, self._accumulator.fatal.message)
+            raise TidelogError(
+                self._accumulator.fatal.code,
+                self._accumulator.fatal.message,
+                outcome_unknown=False,
+            )

@@ -86,7 +86,7 @@ def of_error(error: TidelogError, *, is_read: bool = False) -> ProblemError:
     """What the cluster refuses, in its own words. Of a read nothing is left in doubt."""
     retriable = error.retriable and error.code not in FINAL_ANSWERS
     meaning = MEANINGS[error.code]
-    if is_read and meaning.fix == IN_DOUBT:
+    if meaning.fix == IN_DOUBT and (is_read or not error.outcome_unknown):
         meaning = meaning._replace(fix=WAIT)
     return ProblemError(error.code.name, meaning, error.message, retriable=retriable)
 
