@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import typer
@@ -13,10 +13,18 @@ from tidelog.cli.operating.manner import USUAL_TIMEOUT_SECONDS, Manner, TimeoutO
 from tidelog.cli.operating.manual import manual
 from tidelog.cli.output import write_json, write_line, write_table
 from tidelog.cli.session import BootstrapOption, JsonOption, Session, session_of
+from tidelog.state_changes.topic import is_internal
 from tidelog.wording import plural
 
 if TYPE_CHECKING:
-    from tidelog.client.descriptions import ClusterDescription, TopicDescription
+    from tidelog.client.descriptions import (
+        BrokerDescription,
+        ClusterDescription,
+        TopicDescription,
+    )
+
+# The word of every view for a broker whose registration has ended.
+GONE = "gone"
 
 app = typer.Typer(no_args_is_help=True, epilog=EPILOG, help="The cluster as a whole.")
 
@@ -32,8 +40,9 @@ def cluster() -> None:
         "tidelog cluster describe --json",
         json="cluster_id, controller (null: none is active) [controller_id, address, "
         "controller_epoch], controllers [controller_id, address, started_at_ms], brokers "
-        "[broker_id, address, rack, broker_epoch, state, leaders, replicas], topics, partitions, "
-        "without_leader, below_min_isr, under_replicated.",
+        "[broker_id, address, rack, broker_epoch, state (running, stopping, gone), leaders, "
+        "replicas], topics, internal_topics, and of all of them partitions, without_leader, "
+        "below_min_isr, under_replicated.",
     )
 )
 def describe(
@@ -50,11 +59,21 @@ def describe(
 async def _describe(session: Session, manner: Manner) -> None:
     async with manner.asking(session) as admin:
         described = await admin.describe_cluster()
-        topics = await admin.list_topics()
+        topics = await admin.list_topics(internal=True)
+    described = replace(described, brokers=(*described.brokers, *_gone(described, topics)))
     if session.as_json:
         write_json(_document(described, topics))
     else:
         _show(described, topics)
+
+
+def _gone(described: ClusterDescription, topics: list[TopicDescription]) -> list[BrokerDescription]:
+    """Brokers that hold replicas and are not registered, as `brokers list` shows them."""
+    from tidelog.client.descriptions import BrokerDescription
+
+    holding = {b for topic in topics for p in topic.partitions for b in p.replicas}
+    gone = sorted(holding - {broker.broker_id for broker in described.brokers})
+    return [BrokerDescription(broker_id, "", "", 0, GONE) for broker_id in gone]
 
 
 def _leads(topics: list[TopicDescription], broker_id: int) -> int:
@@ -70,7 +89,9 @@ def _document(described: ClusterDescription, topics: list[TopicDescription]) -> 
     for broker in document["brokers"]:
         broker["leaders"] = _leads(topics, broker["broker_id"])
         broker["replicas"] = _holds(topics, broker["broker_id"])
-    return document | {"topics": len(topics)} | asdict(HealthCounts.of(topics))
+    internal = sum(is_internal(topic.name) for topic in topics)
+    counts = {"topics": len(topics) - internal, "internal_topics": internal}
+    return document | counts | asdict(HealthCounts.of(topics))
 
 
 def _show(described: ClusterDescription, topics: list[TopicDescription]) -> None:
@@ -86,21 +107,24 @@ def _show(described: ClusterDescription, topics: list[TopicDescription]) -> None
     standby = ", ".join(f"{c.controller_id} at {c.address}" for c in described.standby)
     write_line(f"Standby     {standby or 'none'}")
     counts = HealthCounts.of(topics)
+    internal = sum(is_internal(topic.name) for topic in topics)
+    beside = f" and {internal:,} internal" if internal else ""
     write_line(
-        f"Topics      {len(topics):,} with {plural(counts.partitions, 'partition')}: {counts}"
+        f"Topics      {len(topics) - internal:,}{beside} with "
+        f"{plural(counts.partitions, 'partition')}: {counts}"
     )
     write_line()
     write_table(
-        ("broker", "address", "rack", "state", "leaders", "replicas", "broker epoch"),
+        ("broker", "status", "address", "rack", "leaders", "replicas", "broker epoch"),
         [
             (
                 broker.broker_id,
-                broker.address,
-                broker.rack or "-",
                 broker.state,
+                broker.address or "-",
+                broker.rack or "-",
                 _leads(topics, broker.broker_id),
                 _holds(topics, broker.broker_id),
-                broker.broker_epoch,
+                broker.broker_epoch or "-",
             )
             for broker in described.brokers
         ],

@@ -8,10 +8,18 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
-# Tables that go to a file or a pipe are never wrapped.
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+# Tables are never wrapped: an id or an address that is broken cannot be copied.
 PLAIN_WIDTH = 10_000
+# Between two columns of a table.
+COLUMN_GAP = 2
+# A cell of so many words or more may be wrapped.
+PROSE_WORDS = 5
 # In tables and dumps for people a key or value is cut after this many characters.
 MAX_SHOWN_CHARACTERS = 80
 _ENCODING_SUFFIX = "_encoding"
@@ -126,29 +134,95 @@ def write_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
 
 
 def table_lines(
-    columns: Sequence[str], rows: Sequence[Sequence[object]], *, on_terminal: bool
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    on_terminal: bool,
+    width: int | None = None,
 ) -> list[str]:
-    """Aligned columns; numbers to the right. Colour and wrapping only on a terminal."""
+    """Aligned columns; numbers to the right. Colour only on a terminal, and of the layouts that fit
+    into its `width` (None: as it is) the first: a table; one whose prose is wrapped at words; a
+    block of lines for each row. Only prose is ever broken: an id, an address or a state stays in
+    one piece, so that it can be read and copied."""
     import io
 
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
     console = Console(
         file=io.StringIO(),
         force_terminal=on_terminal,
-        width=None if on_terminal else PLAIN_WIDTH,
+        width=width if on_terminal else PLAIN_WIDTH,
     )
+    cells = [[c if isinstance(c, Text) else Text(str(c)) for c in row] for row in rows]
+    widths = _column_widths(columns, [[cell.plain for cell in row] for row in cells], console.width)
+    if widths is None:
+        return _blocks(columns, cells, console)
+    return _table(columns, rows, cells, widths, console)
+
+
+def _column_widths(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], width: int
+) -> list[int] | None:
+    """None: no table fits."""
+    free = width - COLUMN_GAP * (len(columns) - 1)
+    natural = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+    if sum(natural) <= free:
+        return natural
+    least = [
+        max(len(name), *(max(map(len, cell.split() or [""])) for cell in column))
+        if any(map(_is_prose, column))
+        else wide
+        for name, wide, *column in zip(columns, natural, *rows, strict=True)
+    ]
+    spare = free - sum(least)
+    if spare < 0 or least == natural:
+        return None
+    wanting = sum(wide - narrow for wide, narrow in zip(natural, least, strict=True))
+    return [
+        narrow + spare * (wide - narrow) // wanting
+        for wide, narrow in zip(natural, least, strict=True)
+    ]
+
+
+def _is_prose(cell: str) -> bool:
+    return len(cell.split()) >= PROSE_WORDS
+
+
+def _table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    cells: Sequence[Sequence[Text]],
+    widths: Sequence[int],
+    console: Console,
+) -> list[str]:
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False, header_style="bold")
     for position, column in enumerate(columns):
         numbers = bool(rows) and all(isinstance(row[position], int) for row in rows)
-        table.add_column(column, justify="right" if numbers else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
+        justify: Literal["left", "right"] = "right" if numbers else "left"
+        table.add_column(column, justify=justify, width=widths[position], overflow="fold")
+    for row in cells:
+        table.add_row(*row)
     with console.capture() as rendered:
         console.print(table)
     return [line.rstrip() for line in rendered.get().splitlines()]
+
+
+def _blocks(columns: Sequence[str], cells: Sequence[Sequence[Text]], console: Console) -> list[str]:
+    """A line for each cell, with an empty line between two rows; what is too long for a line goes
+    beyond its end."""
+    name_width = max(map(len, columns)) + COLUMN_GAP
+    lines: list[str] = []
+    for row in cells:
+        if lines:
+            lines.append("")
+        for column, cell in zip(columns, row, strict=True):
+            with console.capture() as rendered:
+                console.print(column.ljust(name_width), cell, sep="", soft_wrap=True, style=None)
+            lines.append(rendered.get().rstrip())
+    return lines
 
 
 def write_note(text: str) -> None:

@@ -11,7 +11,7 @@ import typer
 
 from tidelog.cli.connection import nobody_answers
 from tidelog.cli.exit_status import ExitStatus, UsageError
-from tidelog.cli.output import json_line, write_line, write_note
+from tidelog.cli.output import json_line, timestamp_text, write_line, write_note
 from tidelog.cli.session import (
     BootstrapOption,
     JsonOption,
@@ -130,7 +130,8 @@ def _trace_files(targets: Sequence[str], since_ms: int, *, as_json: bool) -> Non
             "name fewer files, a partition, or a later --since"
         )
     if not lives:
-        write_note(f"The files tell nothing of {_named(scope)}.")
+        since = f" since {timestamp_text(scope.since_ms)}" if scope.since_ms else ""
+        write_note(f"The files have no changes of {_named(scope)}{since}.")
 
 
 async def _trace(session: Session, scope: TraceScope, *, follow: bool) -> ExitStatus:
@@ -158,13 +159,22 @@ async def _trace(session: Session, scope: TraceScope, *, follow: bool) -> ExitSt
         _note_sources(gathered, read)
         _note_reach(gathered, lives, scope)
         if not lives and not follow:
-            write_note(
-                f"Nobody remembers anything of {_named(scope)}; services keep their newest "
-                "20,000 events, and log files more (--files)."
-            )
+            write_note(_nothing_found(scope))
         if follow:
             await _follow(streams, told, scope, as_json=session.as_json)
     return ExitStatus.DONE
+
+
+def _nothing_found(scope: TraceScope) -> str:
+    if scope.since_ms:
+        return (
+            f"No changes of {_named(scope)} since {timestamp_text(scope.since_ms)}; give an "
+            "earlier --since, or none, for older ones."
+        )
+    return (
+        f"No service remembers a change of {_named(scope)}; services keep their newest 20,000 "
+        "events, and log files more (--files)."
+    )
 
 
 def _show(lives: Sequence[ChangeLife], scope: TraceScope, *, as_json: bool) -> None:

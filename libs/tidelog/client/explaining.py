@@ -104,8 +104,8 @@ class Explainer:
     ) -> Explanation:
         """`own`: the service that explains, which asks itself without a call. `known`: who is
         to be at which of the addresses, for those that do not answer. Raises
-        `NobodyAnswersError`, and `TidelogError` (UNKNOWN_TOPIC_OR_PARTITION) for a topic or
-        partition that does not exist."""
+        `NobodyAnswersError`, and `TidelogError` (UNKNOWN_TOPIC_OR_PARTITION,
+        UNKNOWN_BROKER) for a topic, partition or broker that does not exist."""
         observed = await self.observe(addresses, scope, timeout_ms, own, known)
         answered = [f"{name_of(state)} at {state.address}" for state in observed.states]
         silent = [str(service) for service in observed.silent]
@@ -282,14 +282,14 @@ def _has_laggards(state: ServiceState) -> bool:
 
 
 def _require_broker(found: ServiceRound, broker_id: int) -> None:
-    """Raises `TidelogError` (INVALID_REQUEST) for a broker that nobody has heard of."""
+    """Raises `TidelogError` (UNKNOWN_BROKER) for a broker that no service knows."""
     known = {id_ for role, id_ in (*found.known_as.values(), *found.states) if role == BROKER}
     for state in found.states.values():
         for key in state.controller.partitions if state.controller else ():
             known.update(key.replicas)
     if broker_id not in known:
         raise TidelogError(
-            ErrorCode.INVALID_REQUEST,
+            ErrorCode.UNKNOWN_BROKER,
             f"no service knows a broker {broker_id}; known are {sorted(known)}",
         )
 

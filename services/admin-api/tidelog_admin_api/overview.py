@@ -18,6 +18,7 @@ from tidelog.client.operations import BrokerDetails, Operation
 from tidelog.inspection.explain.causes import SEVERITIES
 from tidelog.inspection.model import Explanation
 from tidelog.model import NO_LEADER
+from tidelog.state_changes.topic import is_internal
 from tidelog_admin_api.bodies.cluster import (
     BrokerLoad,
     Controller,
@@ -66,7 +67,7 @@ def figures_of(topics: Sequence[TopicDescription]) -> TopicFigures:
     unwell = [named for named in partitions if partition_health(named[1]) != SOUND]
     return TopicFigures(
         PartitionCounts(
-            topics=len(topics),
+            topics=sum(not is_internal(topic.name) for topic in topics),
             partitions=len(partitions),
             without_leader=sum(p.leader == NO_LEADER for _, p in partitions),
             below_min_isr=sum(len(p.isr) < p.min_isr for _, p in partitions),

@@ -136,7 +136,7 @@ class Overviews:
         self._cluster = _Part("cluster", admin.describe_cluster, clock, INTERVAL_MS)
 
         async def figures() -> TopicFigures:
-            return figures_of(await admin.list_topics())
+            return figures_of(await admin.list_topics(internal=True))
 
         self._topics = _Part("topics", figures, clock, INTERVAL_MS)
         self._brokers = _Part("brokers", admin.describe_brokers, clock, INTERVAL_MS)

@@ -118,10 +118,19 @@ async def test_a_topic_is_deleted_once_it_is_named_twice(
 ) -> None:
     refused = await gateway.delete("/v1/topics/sea", params={"confirm": "see"})
     assert (refused.status_code, refused.json()["code"]) == (422, "NOT_CONFIRMED")
-    assert admin.calls == []
+    assert "delete_topic" not in [name for name, _, _ in admin.calls]
     answer = await gateway.delete("/v1/topics/sea", params={"confirm": "sea"})
     assert answer.json()["deleted"] is True
     assert answer.json()["pending_brokers"] == [3]
+
+
+@pytest.mark.parametrize("confirm", ["", "none", "see"])
+async def test_a_topic_that_does_not_exist_cannot_be_deleted(
+    gateway: httpx.AsyncClient, admin: FakeAdmin, confirm: str
+) -> None:
+    admin.refusal = unknown_topic("none")
+    answer = await gateway.delete("/v1/topics/none", params={"confirm": confirm})
+    assert (answer.status_code, answer.json()["code"]) == (404, "UNKNOWN_TOPIC_OR_PARTITION")
 
 
 async def test_a_dry_run_of_a_deletion_needs_no_confirmation(

@@ -151,7 +151,7 @@ def test_files_without_the_partition_say_so(commands: Commands, tmp_path: Path) 
     plain, _ = _write_logs(tmp_path)
     result = commands.run("trace", "--files", str(plain), "sea/7")
     assert result.stdout == ""
-    assert "The files tell nothing of sea/7." in result.stderr
+    assert "The files have no changes of sea/7" in result.stderr
 
 
 def test_a_gzip_file_that_is_cut_is_read_as_far_as_it_goes(
@@ -284,7 +284,15 @@ def test_a_service_that_is_not_heard_is_named_once_under_two_names(commands: Com
 
 def test_a_partition_that_nobody_remembers_is_said_to_be(commands: Commands) -> None:
     result = commands.run("trace", "sea/1")
-    assert "Nobody remembers anything of sea/1" in result.stderr
+    assert "No service remembers a change of sea/1" in result.stderr
+    assert result.exit_code == ExitStatus.DONE
+
+
+def test_a_quiet_partition_has_no_changes_since_a_time(commands: Commands) -> None:
+    result = commands.run("trace", "sea/0", "--since", "2026-01-31T08:30:00Z")
+    note = "No changes of sea/0 since 2026-01-31T08:30:00.000Z; give an earlier --since"
+    assert note in result.stderr
+    assert "remembers" not in result.stderr
     assert result.exit_code == ExitStatus.DONE
 
 

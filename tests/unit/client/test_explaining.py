@@ -10,7 +10,7 @@ import pytest
 from tidelog.client.ask_explain import explain_cluster
 from tidelog.client.clock import SystemClock
 from tidelog.client.explaining import Explainer, NobodyAnswersError
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import ErrorCode, TidelogError, UnknownBrokerError
 from tidelog.inspection.explain import Listening, Observed
 from tidelog.inspection.model import (
     LEAST_ANSWER_MS,
@@ -296,7 +296,8 @@ async def test_a_partition_beyond_the_topics_is_refused(cluster: DescribedCluste
 
 
 async def test_a_broker_that_nobody_has_heard_of_is_refused(cluster: DescribedCluster) -> None:
-    with pytest.raises(TidelogError, match=r"no service knows a broker 9; known are \[1, 2, 3\]"):
+    known = r"no service knows a broker 9; known are \[1, 2, 3\]"
+    with pytest.raises(UnknownBrokerError, match=known):
         await observe(services_of(cluster), scope=Scope(broker=9))
 
 

@@ -212,12 +212,14 @@ async def delete_topic(
 ) -> DeletedTopic:
     """Deletes a topic with all its records, and answers when its replicas are gone or the time
     is up. A dry run tells what would be deleted."""
-    if not dry_run and confirm != topic:
-        raise _not_confirmed(topic, confirm)
 
     async def current() -> int:
         return (await details_of(topic, admin, with_partitions=False)).revision
 
+    if not dry_run and confirm != topic:
+        # Of a topic that does not exist nothing has to be confirmed.
+        await current()
+        raise _not_confirmed(topic, confirm)
     expected = await expected_revision(if_match, current)
     if dry_run:
         plan = await admin.plan_deletion(topic, expected_revision=expected)

@@ -1,0 +1,103 @@
+"""Tables for people: nothing that is copied or compared is broken, however narrow a terminal is."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tidelog.cli
+from tidelog.cli.output import COLUMN_GAP, table_lines
+
+ADDRESS = "broker-17.internal.eu-central-1.example.com:7517"
+TOPIC = "warehouse.inventory-changes.by-region_" + "x" * 60
+OPERATION = "op-2026-11-26-rebalance-after-rack-eu-1b-returned"
+REASON = (
+    "1 replica would be in sync where min_insync_replicas is 2, and acks=all be refused; start "
+    "broker 2 first"
+)
+# Rows as commands show them, with values that are long and occur.
+TABLES: dict[str, tuple[tuple[str, ...], list[tuple[Any, ...]]]] = {
+    "brokers list": (
+        (
+            *("broker", "status", "address", "rack", "replicas", "leaders", "preferred"),
+            *("out of sync", "moves in", "moves out"),
+        ),
+        [
+            (1, "running, maintenance, removed", ADDRESS, "eu-central-1a", 120_000, 3, 2, 0, 0, 0),
+            (22, "gone", "[2001:db8:85a3::8a2e:370:7334]:17502", "-", 6, 0, 2, 6, 0, 0),
+        ],
+    ),
+    "cluster describe": (
+        ("broker", "status", "address", "rack", "leaders", "replicas", "broker epoch"),
+        [(1, "running", ADDRESS, "eu-central-1a", 4_000, 12_000, 2**40)],
+    ),
+    "topics list": (
+        ("topic", "partitions", "replication", "health"),
+        [(TOPIC, 100_000, 3, "12 without leader, 40 below min ISR, 400 under-replicated")],
+    ),
+    "operations list": (
+        ("operation", "kind", "state", "moves", "requested by"),
+        [(OPERATION, "set_replication_factor", "cancelling", "12 of 4,000", "console of anna")],
+    ),
+    "brokers check-restart": (("partition", "effect", "reason"), [(f"{TOPIC}/3", "last", REASON)]),
+    "plan": (
+        ("partition", "leader", "replicas", "then"),
+        [(f"{TOPIC}/99999", 17, "17,18,19,20,21,22", "23,24,25,26,27,28")],
+    ),
+}
+NARROW = (40, 60, 80, 100, 132)
+
+
+def prose(cell: object) -> bool:
+    return cell == REASON or "without leader" in str(cell)
+
+
+@pytest.mark.parametrize("width", NARROW)
+@pytest.mark.parametrize("name", TABLES)
+def test_what_is_no_prose_stays_in_one_piece(name: str, width: int) -> None:
+    columns, rows = TABLES[name]
+    lines = table_lines(columns, rows, on_terminal=True, width=width)
+    pieces = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in lines]
+    for row in rows:
+        for cell in row:
+            words = str(cell).split() if prose(cell) else [str(cell)]
+            for word in words:
+                assert any(word in piece for piece in pieces), f"{word!r} is broken: {pieces}"
+
+
+@pytest.mark.parametrize("width", NARROW)
+@pytest.mark.parametrize("name", TABLES)
+def test_only_a_cell_that_is_too_long_by_itself_goes_beyond_the_line(name: str, width: int) -> None:
+    columns, rows = TABLES[name]
+    names = max(map(len, columns)) + COLUMN_GAP
+    longest = names + max(len(str(cell)) for row in rows for cell in row)
+    for line in table_lines(columns, rows, on_terminal=True, width=width):
+        assert len(re.sub(r"\x1b\[[0-9;]*m", "", line)) <= max(width, longest)
+
+
+def test_a_table_that_fits_is_a_table_and_one_that_does_not_is_a_block_for_each_row() -> None:
+    columns, rows = ("broker", "address"), [(1, ADDRESS), (12, ADDRESS)]
+    assert len(table_lines(columns, rows, on_terminal=True, width=80)) == 3
+    assert table_lines(columns, rows, on_terminal=True, width=40) == [
+        "broker   1",
+        f"address  {ADDRESS}",
+        "",
+        "broker   12",
+        f"address  {ADDRESS}",
+    ]
+
+
+def test_a_pipe_has_a_line_for_each_row() -> None:
+    columns, rows = TABLES["brokers list"]
+    assert len(table_lines(columns, rows, on_terminal=False, width=40)) == 1 + len(rows)
+
+
+def test_an_empty_table_has_its_columns() -> None:
+    assert table_lines(("broker", "address"), [], on_terminal=False) == ["broker  address"]
+
+
+def test_commands_make_no_tables_by_other_means() -> None:
+    sources = sorted(Path(tidelog.cli.__file__).parent.rglob("*.py"))
+    others = [p.name for p in sources if "rich.table" in p.read_text() and p.name != "output.py"]
+    assert others == []
