@@ -10,7 +10,7 @@ PLOTS_STAMP := $(VENV)/.installed-plots
 PEERS_STAMP := $(VENV)/.installed-peers
 PROTOS := $(wildcard proto/tidelog/v1/*.proto)
 
-.PHONY: help demo up test sim model mutants api-fuzz compose-test examples-test faults lint bench bench-peers bench-grow \
+.PHONY: help demo up start test sim model mutants api-fuzz compose-test examples-test faults lint bench bench-peers bench-grow \
 	bench-console bench-spark-check bench-spark-read spark spark-kills screenshots proto dashboards lock system-deps clean
 
 help:
@@ -48,6 +48,9 @@ demo: $(STAMP)
 
 up: $(STAMP)
 	$(BIN)/python -m tidelog_runtime.local --directory .tidelog
+
+start: $(STAMP)
+	$(BIN)/python -m tidelog_runtime.local --directory .tidelog --start $(PART)
 
 test: $(STAMP) $(SPARK_STAMP)
 	$(BIN)/python tests/suites.py

@@ -36,7 +36,7 @@ from tidelog.cli.output import (
 )
 from tidelog.cli.session import BootstrapOption, JsonOption, Session, session_of
 from tidelog.errors import TidelogError
-from tidelog.wording import plural
+from tidelog.wording import PREFERRED_AT_ONCE, PREFERRED_RETURN, plural
 
 if TYPE_CHECKING:
     from tidelog.client.descriptions import PartitionDescription, TopicDescription
@@ -195,9 +195,13 @@ def maintenance(
 ) -> None:
     """Move the leaders off brokers, or end that.
 
-    In maintenance they keep their replicas, and lead only what nobody else can. Clients go to
-    the other leaders by themselves. With --off leaders come back by automatic balance, or by
-    leaders elect-preferred.
+    In maintenance they keep their replicas, and lead only what no other replica can. Clients go
+    to the other leaders by themselves.
+
+    Leadership returns to preferred replicas by itself: every leader_balance_interval_ms
+    (5 minutes), for each broker that lacks more than leader_imbalance_percent (10 %) of the
+    leaderships that prefer it, unless leader_balance is false. After --off, leaders
+    elect-preferred does it at once.
     """
     session = session_of(context, bootstrap, as_json)
     manner = Manner(dry_run, requested_by=requested_by, timeout_seconds=timeout)
@@ -366,8 +370,7 @@ def _show_maintenance(
         )
     else:
         write_line(
-            f"{what} {are} out of maintenance. Leaders come back by automatic balance, or now: "
-            "tidelog leaders elect-preferred"
+            f"{what} {are} out of maintenance. {PREFERRED_RETURN} At once: {PREFERRED_AT_ONCE}"
         )
     if manner.dry_run:
         write_note("This is a dry run: nothing was changed.")

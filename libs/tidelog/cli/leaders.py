@@ -76,6 +76,10 @@ def elect_preferred(
     Each does where it is in sync. A partition's first replica is its preferred leader. Those
     that are led by it already are left out. Clients go to the new leaders by themselves, and
     nothing is lost.
+
+    Leadership returns to preferred replicas by itself: every leader_balance_interval_ms
+    (5 minutes), for each broker that lacks more than leader_imbalance_percent (10 %) of the
+    leaderships that prefer it, unless leader_balance is false.
     """
     session = session_of(context, bootstrap, as_json)
     manner = Manner(dry_run, requested_by=requested_by, timeout_seconds=timeout)

@@ -2284,7 +2284,7 @@ class SetMaintenanceRequest(_message.Message):
     DRY_RUN_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     maintenance: _builtins.bool
-    """False ends it; leaders come back by automatic balance, or when asked for."""
+    """False ends it; leadership returns by the rules of leader_balance, or by ElectPreferredLeaders."""
     dry_run: _builtins.bool
     timeout_ms: _builtins.int
     """For its leaders to move."""

@@ -12,15 +12,20 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tidelog_runtime.local.cluster import LocalCluster, describe_death
+from tidelog_runtime.local.cluster import LocalCluster, how_it_ended
 from tidelog_runtime.local.cluster_file import CLUSTER_FILE
 from tidelog_runtime.local.errors import ClusterError
+from tidelog_runtime.local.process import LocalProcess
+from tidelog_runtime.local.start_requests import answer_requests, request_start
 
+DEFAULT_DIRECTORY = ".tidelog"
 _DEATH_CHECK_SECONDS = 0.5
 
 
 def main(argv: Sequence[str]) -> int:
     arguments = _parse(argv)
+    if arguments.start is not None:
+        return _start_part(Path(arguments.directory), arguments.start)
     cluster = LocalCluster(
         Path(arguments.directory),
         brokers=arguments.brokers,
@@ -31,7 +36,9 @@ def main(argv: Sequence[str]) -> int:
     try:
         return asyncio.run(_run(cluster, console))
     except ClusterError as error:
-        Console(stderr=True).print(f"[red]The cluster cannot run:[/] {error}", highlight=False)
+        Console(stderr=True).print(
+            f"[red]The cluster cannot run:[/] {error}", highlight=False, soft_wrap=True
+        )
         return 1
 
 
@@ -42,7 +49,9 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         "With TIDELOG_ETCD=host:port it uses the etcd there, else an embedded one.",
     )
     parser.add_argument(
-        "--directory", default=".tidelog", help="data, logs and cluster.json (default: .tidelog)"
+        "--directory",
+        default=DEFAULT_DIRECTORY,
+        help="data, logs and cluster.json (default: .tidelog)",
     )
     parser.add_argument("--brokers", type=_count, default=3, help="how many (default: 3)")
     parser.add_argument("--controllers", type=_count, default=2, help="how many (default: 2)")
@@ -52,7 +61,25 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
         default=True,
         help="whether the REST gateway and its console run, too (default: they do)",
     )
+    parser.add_argument(
+        "--start",
+        metavar="PART",
+        help="in place of all that: start a part again, as broker-2, that has ended in the cluster "
+        "which runs in the directory",
+    )
     return parser.parse_args(argv)
+
+
+def _start_part(directory: Path, name: str) -> int:
+    try:
+        request_start(directory, name)
+    except ClusterError as error:
+        Console(stderr=True).print(
+            f"[red]{name} was not started:[/] {error}", highlight=False, soft_wrap=True
+        )
+        return 1
+    _line(Console(), f"{name} was started again.")
+    return 0
 
 
 def _count(text: str) -> int:
@@ -76,7 +103,8 @@ async def _run(cluster: LocalCluster, console: Console) -> int:
         for task in (waiting, serving):
             task.cancel()
         await asyncio.gather(waiting, serving, return_exceptions=True)
-        console.print("Stopping …")
+        if not serving.done() or serving.cancelled():
+            console.print("Stopping …")
         await cluster.stop()
     console.print(f"Stopped. The data is kept in {cluster.directory}.", highlight=False)
     return 0
@@ -93,51 +121,61 @@ async def _serve(cluster: LocalCluster, console: Console) -> None:
         for process in cluster.died():
             if process.started_pid not in told:
                 told.add(process.started_pid)
-                console.print(f"[red]{describe_death(process)}[/]", highlight=False)
+                _line(console, _death(process, cluster))
+        for name in answer_requests(cluster.directory, cluster.restart):
+            _line(console, f"{name} was started again.")
         await asyncio.sleep(_DEATH_CHECK_SECONDS)
+
+
+def _death(process: LocalProcess, cluster: LocalCluster) -> str:
+    """One line: what ended and how, where its log is, and how it is started again."""
+    log = _relative(process.log_path)
+    ended = f"{process.name} ended by itself ({how_it_ended(process)}); its log: {log}"
+    if cluster.etcd is not None and process is cluster.etcd.process:
+        return f"{ended}; start the cluster again: Ctrl-C, then make up"
+    command = f"{_relative(Path(sys.executable))} -m tidelog_runtime.local"
+    if _relative(cluster.directory) != DEFAULT_DIRECTORY:
+        command += f" --directory {_relative(cluster.directory)}"
+    return f"{ended}; start it again: {command} --start {process.name}"
+
+
+def _relative(path: Path) -> str:
+    """From here where that is shorter, so that a line can be copied."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def _line(console: Console, text: str) -> None:
+    """Never wrapped: what is to be copied stays in one piece."""
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def _show(cluster: LocalCluster, console: Console) -> None:
     parts = cluster.describe()
-    table = Table(title=f"Tidelog cluster {parts.cluster!r} is running", title_justify="left")
-    for column in ("part", "address", "metrics", "process", "data"):
-        table.add_column(column, no_wrap=column != "data")
-    etcd_data = cluster.directory / "etcd" if cluster.etcd is not None else "(not ours)"
-    table.add_row("etcd", parts.etcd, "", "", str(etcd_data))
-    for controller in parts.controllers:
-        table.add_row(
-            f"controller {controller.id}",
-            controller.address,
-            controller.metrics,
-            str(controller.pid),
-            "",
-        )
-    for broker in parts.brokers:
-        table.add_row(
-            f"broker {broker.id}",
-            broker.address,
-            broker.metrics,
-            str(broker.pid),
-            broker.data_dir,
-        )
+    rows = [("etcd", parts.etcd, "", "")]
+    rows += [(f"controller {c.id}", c.address, c.metrics, str(c.pid)) for c in parts.controllers]
+    rows += [(f"broker {b.id}", b.address, b.metrics, str(b.pid)) for b in parts.brokers]
     if parts.gateway is not None:
-        table.add_row(
-            "gateway",
-            parts.gateway.address,
-            f"{parts.gateway.address}/metrics",
-            str(parts.gateway.pid),
-            "",
-        )
+        address = parts.gateway.address
+        rows.append(("gateway", address, f"{address}/metrics", str(parts.gateway.pid)))
+    table = Table(title=f"Tidelog cluster {parts.cluster!r} is running", title_justify="left")
+    for column in ("part", "address", "metrics", "process"):
+        table.add_column(column, no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
     console.print(table)
+    for part, (usual, chosen) in cluster.replaced_ports.items():
+        _line(console, f"Port {usual} is occupied: {part} has port {chosen} instead.")
     if parts.gateway is not None:
         console.print(
             f"Console and REST: [bold]http://{parts.gateway.address}/[/]", highlight=False
         )
-    console.print(f"Clients: [bold]{parts.bootstrap}[/]", highlight=False)
-    console.print(
-        f"All addresses: {cluster.directory / CLUSTER_FILE}; logs: {cluster.directory / 'logs'}",
-        highlight=False,
-    )
+    console.print(f"Clients: [bold]{parts.bootstrap}[/]", highlight=False, soft_wrap=True)
+    directory = cluster.directory
+    _line(console, f"All addresses: {_relative(directory / CLUSTER_FILE)}")
+    _line(console, f"Logs: {_relative(directory / 'logs')}; data: {_relative(directory)}")
     if cluster.etcd is not None:
         console.print(
             "The embedded etcd (3.5.1) is for demo and tests; in production use 3.4.22, "

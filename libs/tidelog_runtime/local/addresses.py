@@ -20,6 +20,8 @@ class Addresses:
         self._known = _addresses_of(previous)
         self._usual_ports = usual_ports
         self._rng = rng
+        # Ports that were to be used, by part, and are occupied; and those that were chosen instead.
+        self.replaced: dict[str, tuple[int, int]] = {}
         # Of parts that listen, and of those that will: none is given out twice.
         self._taken: set[int] = set()
 
@@ -27,7 +29,10 @@ class Addresses:
         preferred = usual_port if self._usual_ports else None
         if self._known.get(part):
             preferred = int(self._known[part].rpartition(":")[2])
-        return f"{HOST}:{choose_port(preferred, taken=self._taken, rng=self._rng)}"
+        port = choose_port(preferred, taken=self._taken, rng=self._rng)
+        if preferred is not None and port != preferred:
+            self.replaced[part] = preferred, port
+        return f"{HOST}:{port}"
 
     def choose_metrics(self, part: str, usual_port: int) -> str:
         """Where the part is scraped."""

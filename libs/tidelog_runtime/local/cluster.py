@@ -130,6 +130,11 @@ class LocalCluster:
         self._addresses: Addresses | None = None
 
     @property
+    def replaced_ports(self) -> Mapping[str, tuple[int, int]]:
+        """By part, its usual or former port where that is occupied, and the one chosen instead."""
+        return {} if self._addresses is None else self._addresses.replaced
+
+    @property
     def bootstrap(self) -> str:
         """What clients take: the brokers' addresses, separated by commas."""
         return self.describe().bootstrap
@@ -195,7 +200,6 @@ class LocalCluster:
         """Starts every part; `ready` waits for them.
 
         Raises `DirectoryInUseError` where another cluster runs in this directory."""
-        self.directory.mkdir(parents=True, exist_ok=True)
         self._lock = DirectoryLock(self.directory)
         try:
             previous = read_cluster_file(self.directory)
@@ -306,6 +310,18 @@ class LocalCluster:
             return await view.active_controller()
         finally:
             await view.close()
+
+    def restart(self, name: str) -> None:
+        """Starts a part that has ended, as "broker-2". Raises `ClusterError` for other names, for
+        etcd, and for a part that runs."""
+        members = {member.process.name: member for member in self._members.all()}
+        if name not in members:
+            raise ClusterError(f"there is no part {name!r}; there are: {', '.join(members)}")
+        process = members[name].process
+        if process.running:
+            raise ClusterError(f"{name} is running, as process {process.pid}")
+        process.start()
+        self._write_cluster_file()
 
     def processes(self) -> list[LocalProcess]:
         """Every part that was started here, running or not."""
@@ -457,14 +473,17 @@ class LocalCluster:
         self.describe().write(self.directory)
 
 
-def describe_death(process: LocalProcess) -> str:
+def how_it_ended(process: LocalProcess) -> str:
     status = process.exit_status
-    how = f"exit status {status}"
     if status is not None and status < 0:
-        how = f"signal {signal.Signals(-status).name}"
+        return f"signal {signal.Signals(-status).name}"
+    return f"exit status {status}"
+
+
+def describe_death(process: LocalProcess) -> str:
     return (
-        f"{process.name} has ended by itself ({how}). The last lines of {process.log_path}:\n"
-        + textwrap.indent(process.log_tail() or "(none)", "  ")
+        f"{process.name} has ended by itself ({how_it_ended(process)}). The last lines of "
+        f"{process.log_path}:\n" + textwrap.indent(process.log_tail() or "(none)", "  ")
     )
 
 

@@ -15,12 +15,23 @@ class DirectoryInUseError(ClusterError):
     """Another process runs a cluster there; `str(error)` names it."""
 
 
+class DirectoryNotWritableError(ClusterError):
+    """A cluster keeps its data, logs and addresses in its directory."""
+
+
 class DirectoryLock:
     """Held until `release`, or until the process ends, however it ends."""
 
     def __init__(self, directory: Path) -> None:
         path = directory / _LOCK_FILE
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise DirectoryNotWritableError(
+                f"the directory {directory} cannot be written to ({error.strerror}: "
+                f"{error.filename}); choose another one by --directory, or correct its permissions"
+            ) from error
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -32,6 +43,23 @@ class DirectoryLock:
             ) from None
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+
+    @staticmethod
+    def holder(directory: Path) -> int | None:
+        """The process that runs a cluster there; None: none does."""
+        try:
+            descriptor = os.open(directory / _LOCK_FILE, os.O_RDWR)
+        except OSError:
+            return None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = os.read(descriptor, 32).decode(errors="replace").strip()
+            return int(owner) if owner.isdecimal() else None
+        else:
+            return None
+        finally:
+            os.close(descriptor)
 
     def release(self) -> None:
         # The file stays: removing it would let two processes lock two files of one name.

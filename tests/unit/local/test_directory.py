@@ -1,6 +1,7 @@
 """What a local cluster keeps in its directory: the lock, the addresses, configuration."""
 
 import json
+import os
 import random
 import socket
 import tomllib
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tidelog_runtime.local import service_file
+from tidelog_runtime.local.addresses import Addresses
 from tidelog_runtime.local.cluster_file import (
     BrokerPart,
     ClusterFile,
@@ -18,7 +20,11 @@ from tidelog_runtime.local.cluster_file import (
     GatewayPart,
     read_cluster_file,
 )
-from tidelog_runtime.local.directory_lock import DirectoryInUseError, DirectoryLock
+from tidelog_runtime.local.directory_lock import (
+    DirectoryInUseError,
+    DirectoryLock,
+    DirectoryNotWritableError,
+)
 from tidelog_runtime.local.ports import choose_port
 
 FILE = ClusterFile(
@@ -41,6 +47,21 @@ def test_a_directory_is_locked_by_one_cluster(tmp_path: Path) -> None:
 
     lock.release()
     DirectoryLock(tmp_path).release()
+
+
+def test_a_directory_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
+    # Neither permissions nor a missing parent stop root; a file in the way does.
+    (tmp_path / "file").touch()
+    with pytest.raises(DirectoryNotWritableError, match=r"cannot be written to .*; choose"):
+        DirectoryLock(tmp_path / "file" / "cluster")
+
+
+def test_the_holder_of_a_directory_is_known_while_it_holds_it(tmp_path: Path) -> None:
+    assert DirectoryLock.holder(tmp_path / "none") is None
+    lock = DirectoryLock(tmp_path)
+    assert DirectoryLock.holder(tmp_path) == os.getpid()
+    lock.release()
+    assert DirectoryLock.holder(tmp_path) is None
 
 
 def test_the_cluster_file_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -132,3 +153,14 @@ def test_a_configuration_file_says_what_it_was_given(tmp_path: Path) -> None:
     service_file.write(path, settings)
 
     assert tomllib.loads(path.read_text()) == settings
+
+
+def test_an_occupied_port_is_reported_with_the_one_that_is_used_instead() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        occupied = other.getsockname()[1]
+        addresses = Addresses(None, usual_ports=True, rng=random.Random(1))
+        chosen = int(addresses.choose("broker-1", occupied).rpartition(":")[2])
+    assert chosen != occupied
+    assert addresses.replaced == {"broker-1": (occupied, chosen)}

@@ -10,6 +10,7 @@ from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.causes import Root
 from tidelog.inspection.explain.words import MAX_NAMED, brokers, clock_time, listed
 from tidelog.model import TopicPartition
+from tidelog.wording import PREFERRED_AT_ONCE, PREFERRED_RETURN
 
 MAX_COMMANDS = 3
 # What led to an election came before it.
@@ -101,17 +102,14 @@ def of_not_preferred(names: Sequence[TopicPartition], *, has_controller: bool) -
     """One command for all of them: partitions, topics where these are too many, or no argument,
     which stands for every partition of the cluster."""
     if not has_controller:
-        return "Nothing is lost. Start a controller: preferred replicas lead again after that."
+        return f"Nothing is lost. Start a controller. {PREFERRED_RETURN}"
     arguments: Sequence[object] = names
     if len(arguments) > MAX_NAMED:
         arguments = sorted({name.topic for name in names})
     if len(arguments) > MAX_NAMED:
         arguments = ()
-    command = " ".join(("tidelog leaders elect-preferred", *map(str, arguments)))
-    return (
-        "Nothing is lost. The controller returns leadership by itself where leader_balance is set; "
-        f"at once: {command}"
-    )
+    command = " ".join((PREFERRED_AT_ONCE, *map(str, arguments)))
+    return f"Nothing is lost. {PREFERRED_RETURN} At once: {command}"
 
 
 def of_unclean_election(names: Sequence[TopicPartition], elected_at_ms: int) -> str:

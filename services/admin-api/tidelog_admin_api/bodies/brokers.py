@@ -142,7 +142,7 @@ class MaintenanceRequest(RequestBody):
 
     maintenance: bool = Field(
         description="true: it leads only what nobody else can, and keeps its replicas; false: "
-        "leaders come back by automatic balance, or when asked for"
+        "leadership returns by the rules of leader_balance, or by elect-preferred"
     )
 
 

@@ -43,7 +43,11 @@ async def elect_preferred_leaders(
     timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
 ) -> LeaderResults:
     """Lets preferred replicas lead where they are in sync: of some partitions, of topics, or of
-    all. Those that are led so already are left out of the answer."""
+    all. Those that are led so already are left out of the answer.
+
+    Leadership returns to preferred replicas by itself: every leader_balance_interval_ms
+    (5 minutes), for each broker that lacks more than leader_imbalance_percent (10 %) of the
+    leaderships that prefer it, unless leader_balance is false."""
     chosen = _chosen((body or ElectPreferredRequest()).partitions)
     changes = await admin.elect_preferred_leaders(chosen or None, timeout_ms, dry_run=dry_run)
     return _results(answer, changes)

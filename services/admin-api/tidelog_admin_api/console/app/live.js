@@ -6,8 +6,8 @@ import { urlOf } from "./api.js";
 const REST_PER_BUSY_MS = 4;
 const MAX_PAUSE_MS = 15_000;
 // Whoever has waited so long for an answer is told so.
-const LATE_MS = 5_000;
-const NOT_FOUND = 404;
+const LATE_MS = 3_000;
+export const NOT_FOUND = 404;
 // So long after a refusal a stream is asked for again.
 const REOPEN_MS = 2_000;
 // So far the clocks of services may be apart, and an event may come late.

@@ -28,6 +28,7 @@ function shown(page, parts, query) {
   if (page === "topics") {
     if (parts.length === 0) return html`<${Topics} query=${query} />`;
     if (parts.length === 1) return html`<${Topic} key=${parts[0]} topic=${parts[0]} query=${query} />`;
+    if (!/^\d{1,10}$/.test(parts[1])) return html`<${NoSuchPage} />`;
     return html`<${Partition} key=${parts.join("/")} topic=${parts[0]} partition=${Number(parts[1])} />`;
   }
   if (page === "brokers") return html`<${Brokers} />`;
@@ -36,6 +37,10 @@ function shown(page, parts, query) {
   }
   if (page === "events") return html`<${Events} query=${query} />`;
   if (page === "records") return html`<${Records} query=${query} />`;
+  return html`<${NoSuchPage} />`;
+}
+
+function NoSuchPage() {
   return html`<${PageHead} title="There is no such page" /><${Empty} title="The pages are on the left; ? shows their keys." />`;
 }
 

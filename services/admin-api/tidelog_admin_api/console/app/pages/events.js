@@ -3,7 +3,9 @@ import { html, useEffect, useMemo, useRef, useState } from "../html.js";
 import { get } from "../api.js";
 import { clock, number, words } from "../format.js";
 import { poll, useEvents } from "../live.js";
+import { overview } from "../overview_store.js";
 import { replaceQuery } from "../router.js";
+import { useStore } from "../store.js";
 import { Empty, PageHead, ProblemNote } from "../parts/basics.js";
 import { Missing, Timeline, toneOfEvent } from "../parts/timeline.js";
 
@@ -88,8 +90,12 @@ function useNote() {
   return [note, tell];
 }
 
+/** A stream to a gateway that says nothing stays open: whether it still answers is known by the
+ * overview, which is asked for all the time. */
 function Following({ state, isPaused }) {
+  const { error, late } = useStore(overview);
   if (isPaused) return html`<span class="live still">paused</span>`;
+  if (error || late) return html`<span class="live lost">not up to date, trying again</span>`;
   if (state === "lost") return html`<span class="live lost">connection lost, trying again</span>`;
   return html`<span class="live ${state === "open" ? "" : "still"}">${state === "open" ? "live" : "connecting"}</span>`;
 }

@@ -1,6 +1,7 @@
 // Small things that every page uses.
 import { html, useEffect, useRef } from "../html.js";
 import { clock } from "../format.js";
+import { NOT_FOUND } from "../live.js";
 import { href } from "../router.js";
 import { createStore, useStore } from "../store.js";
 import { Icon } from "./icons.js";
@@ -53,6 +54,7 @@ export function Empty({ title, children }) {
 
 /** What stands in the place of data that is not there yet. `of`: what is known of it. */
 export function Waiting({ of: { error, late } }) {
+  if (error?.status === NOT_FOUND) return html`<${Empty} title="Not found">${error.detail}<//>`;
   if (error) return html`<${ProblemNote} problem=${error} />`;
   return html`<${Empty} title="Loading…">${late && "It takes long: the overview tells how the cluster stands."}<//>`;
 }
@@ -72,9 +74,12 @@ export function Age({ of: { data, asOfMs, error, late } }) {
   return html`<span class="live lost" title=${error?.message}>as of ${clock(asOfMs)}</span>`;
 }
 
-/** `of`: what is known of what is shown. */
-export function Live({ of: { error, late }, still = false, children = "live" }) {
+/** `of`: what is known of what is shown. It is live once there was an answer, and while the next
+ * one is not late. */
+export function Live({ of: { data, error, late }, still = false, children = "live" }) {
+  if (error?.status === NOT_FOUND) return html`<span class="live lost">not found</span>`;
   if (error || late) return html`<span class="live lost">not up to date, trying again</span>`;
+  if (data === null) return html`<span class="live still">connecting</span>`;
   return html`<span class="live ${still ? "still" : ""}">${children}</span>`;
 }
 

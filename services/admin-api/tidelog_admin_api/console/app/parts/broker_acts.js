@@ -1,7 +1,7 @@
 // What is done with brokers: each shows first what it would do.
 import { html, useState } from "../html.js";
 import { at, change, get, newOperationId } from "../api.js";
-import { number, plural, words } from "../format.js";
+import { PREFERRED_RETURN, number, plural, words } from "../format.js";
 import { usePolled } from "../live.js";
 import { href } from "../router.js";
 import { statusOf } from "../verdict.js";
@@ -65,7 +65,7 @@ function inMaintenance(broker, { leaders }) {
 }
 
 function Maintenance({ plan, begins }) {
-  if (!begins) return html`<p>It may lead again. Leaders come back by automatic balance, or with “Preferred leaders”.</p>`;
+  if (!begins) return html`<p>It may lead again. ${PREFERRED_RETURN} “Preferred leaders” does it at once.</p>`;
   return html`<p><strong>${plural(plan.leaders.length, "partition")}</strong> that it leads would be led by others. It keeps its
     replicas, and they stay in sync.</p>
     ${plan.leaders_kept > 0 && html`<p class="warned">It would go on leading ${plural(plan.leaders_kept, "partition")}, because nobody else can without loss.</p>`}`;
@@ -81,7 +81,7 @@ export function PreferredAct({ onClose }) {
   ];
   return html`<${Act} title="Let preferred replicas lead" verb="Elect them"
     plan=${() => send({ dry_run: true })}
-    show=${(plan) => html`<${Table} label="Leaders that would change" columns=${columns} rows=${plan.items} rowKey=${(p) => `${p.topic}/${p.partition}`} empty="Every partition is led by its preferred replica." />`}
+    show=${(plan) => html`<p class="dim">${PREFERRED_RETURN}</p><${Table} label="Leaders that would change" columns=${columns} rows=${plan.items} rowKey=${(p) => `${p.topic}/${p.partition}`} empty="Every partition is led by its preferred replica." />`}
     refuse=${(plan) => plan.items.length === 0 && "There is nothing to be done."}
     run=${() => send({})}
     done=${(answer) => tell(elected(answer.items))} onClose=${onClose} />`;

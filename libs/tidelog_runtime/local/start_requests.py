@@ -1,0 +1,67 @@
+"""How another process asks a running `make up` to start a part again: by a file of the part's name
+in the cluster's directory, which is deleted once the answer stands beside it."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tidelog_runtime.local.directory_lock import DirectoryLock
+from tidelog_runtime.local.errors import ClusterError
+
+_FOLDER = "start"
+_ANSWER = ".answer"
+_NAME = re.compile(r"[a-z][a-z0-9-]{0,60}")
+WAIT_SECONDS = 10.0
+_POLL_SECONDS = 0.1
+
+
+def request_start(
+    directory: Path, name: str, *, sleep: Callable[[float], None] = time.sleep
+) -> None:
+    """Returns once the part was started. Raises `ClusterError`."""
+    if not _NAME.fullmatch(name):
+        raise ClusterError(f"{name!r} is no part of a cluster; give one as broker-2")
+    if DirectoryLock.holder(directory) is None:
+        raise ClusterError(
+            f"no cluster runs in {directory}; start it: python -m tidelog_runtime.local "
+            f"--directory {directory}"
+        )
+    folder = directory / _FOLDER
+    folder.mkdir(exist_ok=True)
+    request, answer = folder / name, folder / (name + _ANSWER)
+    answer.unlink(missing_ok=True)
+    request.touch()
+    for _ in range(round(WAIT_SECONDS / _POLL_SECONDS)):
+        if not request.exists():
+            break
+        sleep(_POLL_SECONDS)
+    else:
+        request.unlink(missing_ok=True)
+        raise ClusterError(f"the cluster in {directory} did not answer in {WAIT_SECONDS:g} s")
+    problem = answer.read_text() if answer.exists() else ""
+    answer.unlink(missing_ok=True)
+    if problem:
+        raise ClusterError(problem)
+
+
+def answer_requests(directory: Path, start: Callable[[str], None]) -> Iterator[str]:
+    """Carries out what was requested by now; gives the names of parts that were started."""
+    folder = directory / _FOLDER
+    if not folder.is_dir():
+        return
+    for request in sorted(folder.iterdir()):
+        name = request.name
+        if name.endswith(_ANSWER):
+            continue
+        problem = ""
+        try:
+            start(name)
+        except ClusterError as error:
+            problem = str(error)
+        (folder / (name + _ANSWER)).write_text(problem)
+        request.unlink(missing_ok=True)
+        if not problem:
+            yield name

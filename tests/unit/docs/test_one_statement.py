@@ -1,0 +1,43 @@
+"""What is said in many places is said in one way."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tidelog.wording import PREFERRED_RETURN
+from tidelog_controller.config import ControllerConfig
+
+REPOSITORY = Path(__file__).parents[3]
+PLACES = (
+    "README.md",
+    "libs/tidelog/cli/brokers.py",
+    "libs/tidelog/cli/leaders.py",
+    "services/admin-api/tidelog_admin_api/console/app/format.js",
+    "services/admin-api/tidelog_admin_api/resources/leaders.py",
+)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_how_leadership_returns_to_preferred_replicas(place: str) -> None:
+    said = re.sub(r"\s+", " ", (REPOSITORY / place).read_text())
+    assert PREFERRED_RETURN in said
+
+
+def test_the_statement_has_the_defaults_of_the_controller() -> None:
+    fields = ControllerConfig.model_fields
+    minutes = fields["leader_balance_interval_ms"].default // 60_000
+    assert f"({minutes} minutes)" in PREFERRED_RETURN
+    assert f"({fields['leader_imbalance_percent'].default} %)" in PREFERRED_RETURN
+    assert fields["leader_balance"].default is True
+
+
+def test_no_other_statement_is_made() -> None:
+    others = re.compile(r"come back by automatic balance|go back to preferred replicas by")
+    sources = [
+        path
+        for pattern in ("libs/**/*.py", "services/**/*.py", "services/**/*.js", "*.md", "docs/*.md")
+        for path in REPOSITORY.glob(pattern)
+        if "vendor" not in path.parts
+    ]
+    assert [str(p) for p in sources if others.search(p.read_text())] == []

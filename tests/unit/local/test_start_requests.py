@@ -1,0 +1,102 @@
+"""A part that has ended is started again by a command beside `make up`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tidelog_runtime.local import __main__ as make_up
+from tidelog_runtime.local.cluster import LocalCluster
+from tidelog_runtime.local.directory_lock import DirectoryLock
+from tidelog_runtime.local.errors import ClusterError
+from tidelog_runtime.local.start_requests import answer_requests, request_start
+from unit.local.test_cluster import new_cluster
+
+
+@pytest.fixture
+def held(tmp_path: Path) -> Iterator[Path]:
+    """A directory in which a cluster runs."""
+    lock = DirectoryLock(tmp_path)
+    yield tmp_path
+    lock.release()
+
+
+def answering(directory: Path, start: Callable[[str], None]) -> Callable[[float], None]:
+    """Takes the place of the pauses of the command: the cluster answers meanwhile."""
+    return lambda _: deque(answer_requests(directory, start), maxlen=0).clear()
+
+
+def test_the_cluster_starts_what_is_requested(held: Path) -> None:
+    started: list[str] = []
+    request_start(held, "broker-2", sleep=answering(held, started.append))
+    assert started == ["broker-2"]
+    assert not list((held / "start").iterdir())
+
+
+def test_what_the_cluster_answers_is_raised(held: Path) -> None:
+    def start(name: str) -> None:
+        raise ClusterError(f"{name} is running, as process 7")
+
+    with pytest.raises(ClusterError, match="broker-2 is running, as process 7"):
+        request_start(held, "broker-2", sleep=answering(held, start))
+
+
+def test_a_cluster_that_does_not_answer_is_not_waited_for_long(held: Path) -> None:
+    with pytest.raises(ClusterError, match="did not answer in 10 s"):
+        request_start(held, "broker-2", sleep=lambda _: None)
+    assert not list((held / "start").iterdir())
+
+
+@pytest.mark.parametrize("name", ["../broker", "", "broker-2.answer", "-x"])
+def test_only_a_name_of_a_part_is_requested(held: Path, name: str) -> None:
+    with pytest.raises(ClusterError, match="is no part of a cluster"):
+        request_start(held, name)
+
+
+def test_without_a_cluster_the_command_that_starts_one_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ClusterError, match=r"no cluster runs in .*: python -m"):
+        request_start(tmp_path, "broker-2")
+
+
+async def test_a_part_that_died_is_reported_in_one_line_and_started_again(tmp_path: Path) -> None:
+    cluster = new_cluster(tmp_path)
+    await cluster.start()
+    try:
+        await cluster.ready()
+        process = cluster.broker_process(2)
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGKILL)
+        await process.wait()
+        [dead] = cluster.died()
+        line = make_up._death(dead, cluster)
+        assert line.startswith("broker-2 ended by itself (signal SIGKILL); its log: ")
+        assert line.endswith(f"-m tidelog_runtime.local --directory {tmp_path} --start broker-2")
+        assert "\n" not in line
+        cluster.restart("broker-2")
+        await cluster.ready()
+        with pytest.raises(ClusterError, match="broker-2 is running, as process"):
+            cluster.restart("broker-2")
+        with pytest.raises(ClusterError, match="there is no part 'broker-9'; there are: contr"):
+            cluster.restart("broker-9")
+    finally:
+        await cluster.stop()
+
+
+def test_the_command_is_the_one_that_runs_the_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cluster = LocalCluster(tmp_path / make_up.DEFAULT_DIRECTORY, etcd="127.0.0.1:1")
+    process = type("Dead", (), {})()
+    process.name, process.exit_status = "broker-2", 1
+    process.log_path = cluster.directory / "logs" / "broker-2.log"
+    assert make_up._death(process, cluster) == (
+        "broker-2 ended by itself (exit status 1); its log: .tidelog/logs/broker-2.log; start it "
+        f"again: {sys.executable} -m tidelog_runtime.local --start broker-2"
+    )
