@@ -279,8 +279,9 @@ class RecordsDamagedError(TidelogError, code=ErrorCode.RECORDS_DAMAGED):
         *,
         first_offset: int = NO_OFFSET,
         next_offset: int = NO_OFFSET,
+        outcome_unknown: bool | None = None,
     ) -> None:
-        super().__init__(code, message, leader)
+        super().__init__(code, message, leader, outcome_unknown=outcome_unknown)
         self.first_offset = first_offset
         self.next_offset = next_offset
 

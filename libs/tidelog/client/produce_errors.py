@@ -44,10 +44,12 @@ def doubtful(batch: SealedBatch, error: TidelogError) -> TidelogError:
         return TidelogError(
             error.code, f"{error.message}; this batch was not appended", outcome_unknown=False
         )
+    closed = error.code is ErrorCode.CLIENT_CLOSED
     return TidelogError(
-        ErrorCode.REQUEST_TIMED_OUT,
+        error.code if closed else ErrorCode.REQUEST_TIMED_OUT,
         f"{error.message}; a try of this batch ended without a rejection, so whether it was "
         "appended is not known",
+        outcome_unknown=True,
     )
 
 
