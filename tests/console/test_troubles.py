@@ -17,7 +17,7 @@ from console.gateways import MemoryGateway
 from tidelog.client.descriptions import PartitionDescription
 from tidelog.client.event_streams import Silent
 from tidelog.client.operations import Plan, RestartCheck, RestartFinding
-from tidelog.errors import ErrorCode, TidelogError, unknown_topic
+from tidelog.errors import ErrorCode, TidelogError, unknown_partition, unknown_topic
 from tidelog.model import NO_LEADER
 from tidelog.state_changes.event import Kind, Stage, StateChange
 from tidelog_admin_api.limits import Usage
@@ -143,8 +143,8 @@ async def test_a_topic_that_somebody_else_deletes_keeps_no_buttons(scene: Scene)
     await scene.console.button("Partitions…").click()
     await expect(scene.console.dialog).to_be_visible()
     scene.cluster.admin.refusal = unknown_topic("sea")
-    alert = scene.console.page.get_by_role("main").get_by_role("alert")
-    await expect(alert).to_contain_text("Unknown topic")
+    main = scene.console.page.get_by_role("main")
+    await expect(main.get_by_text("Not found", exact=True)).to_be_visible()
     for name in ("Partitions…", "Replicas…", "Delete…"):
         await expect(scene.console.button(name)).to_have_count(0)
     await expect(scene.console.dialog).to_have_count(0)
@@ -277,3 +277,52 @@ async def test_that_a_service_was_not_heard_is_told_for_a_while(scene: Scene) ->
     await expect(note).to_be_visible()
     await page.clock.fast_forward("01:30")
     await expect(note).to_have_count(0)
+
+
+@pytest.mark.parametrize(
+    ("place", "error"),
+    [
+        ("topics/none", unknown_topic("none")),
+        ("topics/sea/99", unknown_partition("sea", 99, 3)),
+        ("moves/none", TidelogError(ErrorCode.UNKNOWN_OPERATION, "no operation has the id none")),
+    ],
+)
+async def test_what_does_not_exist_is_not_found(
+    scene: Scene, place: str, error: TidelogError
+) -> None:
+    scene.cluster.admin.refusal = error
+    main = scene.console.page.get_by_role("main")
+    await scene.console.open(place)
+    await expect(main.get_by_text("Not found", exact=True)).to_be_visible()
+    await expect(main.get_by_text("not found", exact=True)).to_be_visible()
+    await expect(main.get_by_text(error.message)).to_be_visible()
+    for word in ("live", "trying again", "Loading"):
+        await expect(main.get_by_text(word)).to_have_count(0)
+
+
+async def test_a_partition_that_is_no_number_is_no_page(scene: Scene) -> None:
+    await scene.console.open("topics/sea/first")
+    await expect(scene.console.page.get_by_text("There is no such page")).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    "place", ["overview", "topics", "topics/sea", "brokers", "moves", "events"]
+)
+async def test_a_page_over_a_silent_gateway_is_not_live(scene: Scene, place: str) -> None:
+    page = scene.console.page
+    main = page.get_by_role("main")
+    await scene.console.open(place)
+    await expect(main.get_by_text("live", exact=True)).to_be_visible()
+    # It takes connections and answers nothing, as a process that is paused.
+    await page.route("**/v1/**", lambda _: None)
+    await expect(main.get_by_text("not up to date, trying again")).to_be_visible()
+    await expect(main.get_by_text("live", exact=True)).to_have_count(0)
+    await expect(page.get_by_text("Gateway does not answer")).to_be_visible()
+
+
+async def test_a_page_that_was_never_answered_is_not_live(scene: Scene) -> None:
+    page = scene.console.page
+    await page.route("**/v1/**", lambda _: None)
+    await scene.console.open("topics")
+    await expect(page.get_by_role("main").get_by_text("connecting", exact=True)).to_be_visible()
+    await expect(page.get_by_text("not up to date, trying again")).to_be_visible()

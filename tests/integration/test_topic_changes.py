@@ -6,6 +6,7 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator
 
+import pytest
 import pytest_asyncio
 
 from integration.test_topic_deletion import directories
@@ -20,6 +21,8 @@ from integration.topics import (
 from integration.waiting import until, until_true
 from integration.wire_client import WireClient, assert_refused, wire_batch
 from tidelog.client import Admin, Consumer, Producer
+from tidelog.client.partitioner import partition_for_key
+from tidelog.errors import UnknownTopicError
 from tidelog.model import TopicPartition
 from tidelog.v1 import admin_pb2, errors_pb2
 from tidelog_runtime.local.cluster import LocalCluster
@@ -205,3 +208,52 @@ async def test_another_configuration_takes_effect_without_a_restart(
 
     await until(is_known, "three have to be in sync")
     assert [process.pid for process in cluster.processes()] == pids
+
+
+async def test_running_clients_notice_partitions_that_come_and_go_and_a_topic_that_is_deleted(
+    cluster: LocalCluster,
+) -> None:
+    topic, age_ms = new_name("tide"), 300
+    keys = [b"key-%d" % number for number in range(32)]
+    async with (
+        Admin(cluster.bootstrap) as admin,
+        Producer(cluster.bootstrap, metadata_max_age_ms=age_ms) as producer,
+        Consumer(cluster.bootstrap, metadata_max_age_ms=age_ms) as consumer,
+    ):
+        await admin.create_topic(topic, 2)
+        await (await producer.send(topic, b"first", key=keys[0]))
+        await consumer.assign_topic(topic, start="latest")
+        await admin.add_partitions(topic, 4)
+
+        async def both_know() -> bool:
+            known = len(await consumer.partitions_of(topic)), await producer.partitions_of(topic)
+            return known == (4, 4)
+
+        await until(both_know, "both clients know of four partitions")
+        sent = [await (await producer.send(topic, b"x", key=key)) for key in keys]
+        assert [s.partition for s in sent] == [partition_for_key(key, 4) for key in keys]
+        added, read = {s.partition for s in sent} - {0, 1}, set[int]()
+        async with asyncio.timeout(20):
+            while not added <= read:
+                read |= {record.partition for record in await consumer.poll(500)}
+
+        await admin.remove_partitions(topic, 1, confirm_topic=topic)
+        async with asyncio.timeout(5):
+            with pytest.raises(UnknownTopicError, match="partition 3 of topic"):
+                await (await producer.send(topic, b"x", partition=3))
+            assert (await (await producer.send(topic, b"without a key"))).partition == 0
+            with pytest.raises(UnknownTopicError):
+                await _read_on(consumer)
+
+        consumer.assign([(topic, 0)])
+        await admin.delete_topic(topic)
+        async with asyncio.timeout(5):
+            with pytest.raises(UnknownTopicError, match=f"topic '{topic}' does not exist"):
+                await (await producer.send(topic, b"x"))
+            with pytest.raises(UnknownTopicError):
+                await _read_on(consumer)
+
+
+async def _read_on(consumer: Consumer) -> None:
+    while True:
+        await consumer.poll(500)

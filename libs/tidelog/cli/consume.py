@@ -150,6 +150,9 @@ async def _consume(session: Session, request: ConsumeRequest) -> None:
             return
         if request.follow:
             await _go_to(consumer, partitions, request.start)
+            if not request.partitions:
+                # Those that are there go on; those that are added later are read, too.
+                await consumer.assign_topic(request.topic)
             await _write_all_that_come(consumer, request)
             return
         ends = await consumer.end_offsets(partitions)

@@ -95,8 +95,8 @@ function useNote() {
 function Following({ state, isPaused }) {
   const { error, late } = useStore(overview);
   if (isPaused) return html`<span class="live still">paused</span>`;
-  if (error || late) return html`<span class="live lost">not up to date, trying again</span>`;
   if (state === "lost") return html`<span class="live lost">connection lost, trying again</span>`;
+  if (error || late) return html`<span class="live lost">not up to date, trying again</span>`;
   return html`<span class="live ${state === "open" ? "" : "still"}">${state === "open" ? "live" : "connecting"}</span>`;
 }
 
