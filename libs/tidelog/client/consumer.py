@@ -362,8 +362,12 @@ class Consumer:
 
     async def __anext__(self) -> Record:
         """Waits for the next record, however long it takes."""
+        self._lifecycle.check()
+        # What is open already is quick to take: others have their turn now and then.
+        if not self._lifecycle.turn_due(self._clock.monotonic_ms()) and (records := self._take(1)):
+            return records[0]
         with self._lifecycle.call():
-            await self._lifecycle.checkpoint()
+            await asyncio.sleep(0)
             while not (records := self._take(1)):
                 if await self._opened_costly():
                     continue
@@ -386,10 +390,13 @@ class Consumer:
         nothing may be awaited in between, or a cancellation would lose it."""
         self._fetcher.arrived.clear()
         self._fetcher.check()
-        until_ms = self._clock.monotonic_ms() + TAKING_MS
-        records = self._state.take_records(
-            max_records, lambda: self._clock.monotonic_ms() >= until_ms
-        )
+        if max_records == 1:
+            records = self._state.take_records(1)
+        else:
+            until_ms = self._clock.monotonic_ms() + TAKING_MS
+            records = self._state.take_records(
+                max_records, lambda: self._clock.monotonic_ms() >= until_ms
+            )
         if records:
             self._fetcher.wake()
         return records

@@ -96,6 +96,8 @@ class FetchState:
         self._fetches: dict[int, int] = {}
         self._on_damage = on_damage
         self._truncations: list[LogTruncatedError] = []
+        # Of which records were taken last: most calls find more there, without a look at others.
+        self._reading: Assigned | None = None
         self._skipped: list[RecordsDamagedError] = []
         # Whose first batch is to be opened off the event loop before more records are taken.
         self.costly: Assigned | None = None
@@ -418,6 +420,11 @@ class FetchState:
         RECORDS_PER_CHECK."""
         taken: list[Record] = []
         self.costly = None
+        reading = self._reading
+        if reading is not None and not reading.is_closed and reading.buffered:
+            taken = reading.take_records(min(max_records, RECORDS_PER_CHECK))
+            if len(taken) == max_records or (taken and enough()):
+                return taken
         # What is open goes first, so that of all partitions together one batch is open at most.
         for assigned in sorted(self._assigned.values(), key=lambda assigned: assigned.is_closed):
             while assigned.buffered and len(taken) < max_records:
@@ -425,6 +432,7 @@ class FetchState:
                     self.costly = assigned
                     return taken
                 left = max_records - len(taken)
+                self._reading = assigned
                 taken += assigned.take_records(min(left, RECORDS_PER_CHECK))
                 if taken and enough():
                     return taken

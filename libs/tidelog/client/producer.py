@@ -274,19 +274,42 @@ class Producer:
         check_bytes("value, key", (value, key))
         if key is not None:
             check_key_size(len(key))
-        headers = checked_headers(headers)
+        if headers != ():
+            headers = checked_headers(headers)
         if timestamp_ms is None:
             timestamp_ms = self._clock.wall_ms()
         else:
             check_timestamps((timestamp_ms,))
         size = record_bytes(key, value, headers)
+        self._lifecycle.check()
         now_ms = self._clock.monotonic_ms()
         deadline_ms = now_ms + self._delivery_timeout_ms
+        delivery: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
+
+        def take(known: KnownTopic, now_ms: int) -> None:
+            self._filled = self._outgoing.add(
+                topic,
+                known,
+                partition,
+                now_ms,
+                size,
+                deadline_ms=deadline_ms,
+                key=key,
+                value=value,
+                headers=headers,
+                timestamp_ms=timestamp_ms,
+                waiter=delivery,
+            )
+
+        # A filled batch goes before the next is filled.
+        pauses = self._filled or self._lifecycle.turn_due(now_ms)
+        known = None if pauses else self._taken_at_once(topic, partition, size)
+        if known is not None:
+            take(known, now_ms)
+            return delivery
         with self._lifecycle.call():
-            delivery: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
             async with self._turns.of(topic):
-                if self._filled or self._lifecycle.turn_due(now_ms):
-                    # A filled batch goes before the next is filled.
+                if pauses:
                     self._filled = False
                     await asyncio.sleep(0)
                 known = await self._known_topic(topic, partition, deadline_ms)
@@ -296,20 +319,24 @@ class Producer:
                     # The topic may have changed meanwhile.
                     known = self._metadata.cached_topic(topic) or known
                 # Nothing is awaited from here on: a `send` that is cancelled has sent nothing.
-                self._filled = self._outgoing.add(
-                    topic,
-                    known,
-                    partition,
-                    self._clock.monotonic_ms(),
-                    size,
-                    deadline_ms=deadline_ms,
-                    key=key,
-                    value=value,
-                    headers=headers,
-                    timestamp_ms=timestamp_ms,
-                    waiter=delivery,
-                )
-            return delivery
+                take(known, self._clock.monotonic_ms())
+        return delivery
+
+    def _taken_at_once(self, topic: str, partition: int | None, size: int) -> KnownTopic | None:
+        """Takes room for a record that has to wait for nothing and for no earlier call; None: it
+        may have to, or cannot be sent."""
+        known = self._metadata.cached_topic(topic)
+        if (
+            known is None
+            or (partition is not None and not 0 <= partition < known.partitions)
+            or not self._started
+            or self._accumulator.fatal is not None
+            or size > self._max_request_bytes
+            or not self._turns.is_free(topic)
+            or not self._budget.try_take(size)
+        ):
+            return None
+        return known
 
     def begin_at(self, topic: str, partition: int, next_sequence: int) -> None:
         """With a given identity: before the first record is sent to a partition."""

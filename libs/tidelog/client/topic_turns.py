@@ -22,6 +22,11 @@ class TopicTurns:
             turn = self._turns[topic] = Turn(self._turns, topic)
         return turn
 
+    def is_free(self, topic: str) -> bool:
+        """Whether no caller has the turn or waits for it."""
+        turn = self._turns.get(topic)
+        return turn is None or turn.is_free
+
     def __len__(self) -> int:
         return len(self._turns)
 
@@ -32,6 +37,10 @@ class Turn(asyncio.Lock):
         self._turns = turns
         self._topic = topic
         self._callers = 0
+
+    @property
+    def is_free(self) -> bool:
+        return not self._callers
 
     async def __aenter__(self) -> None:
         self._callers += 1

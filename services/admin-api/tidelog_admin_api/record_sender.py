@@ -53,7 +53,8 @@ class RecordSender:
     def __init__(self, make: Callable[[Acks], SendsRecords]) -> None:
         self._make = make
         self._kept: dict[Acks, _Kept] = {}
-        self._closing: set[asyncio.Task[None]] = set()
+        # Producers that another one has replaced, until they are closed.
+        self._closing: dict[asyncio.Task[None], SendsRecords] = {}
         # Of topics that have records under way.
         self._shares: dict[str, BufferBudget] = {}
 
@@ -83,16 +84,17 @@ class RecordSender:
             async with asyncio.timeout(FLUSH_TIMEOUT_MS / 1000):
                 await asyncio.gather(*(one.producer.close() for one in kept.values()))
         except TimeoutError:
-            await asyncio.gather(*(one.producer.close(flush=False) for one in kept.values()))
-        for closing in self._closing:
-            closing.cancel()
+            pass
+        # A `close` that flushes goes on when its wait is cancelled; this ends it.
+        left = [*(one.producer for one in kept.values()), *self._closing.values()]
+        await asyncio.gather(*(producer.close(flush=False) for producer in left))
 
     def _producer(self, topic: str, acks: Acks) -> SendsRecords:
         kept = self._kept.get(acks)
         if kept is not None and topic not in kept.topics and len(kept.topics) >= MAX_TOPIC_NAMES:
             closing = asyncio.create_task(kept.producer.close())
-            self._closing.add(closing)
-            closing.add_done_callback(self._closing.discard)
+            self._closing[closing] = kept.producer
+            closing.add_done_callback(self._closing.pop)
             kept = None
         if kept is None:
             kept = self._kept[acks] = _Kept(self._make(acks), {})
