@@ -34,6 +34,7 @@ from tidelog_broker.partition.producer_state import CrowdedOut
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.disk_use import DiskUse
 from tidelog_broker.storage.log_directory import LogDirectory
+from tidelog_broker.storage.scrub_state import ScrubState
 from tidelog_controller.metrics.controller_metrics import ControllerMetrics
 from tidelog_controller.state.context import Context
 from tidelog_runtime.clock import SystemClock
@@ -208,7 +209,9 @@ async def broker_scrapes(directory: Path) -> list[Measured]:
     for number in range(TOPICS):
         metrics.requests.topic(f"topic-{number}")
     judges = Judges(lambda _: True, lambda _: True)
-    vitals = BrokerVitals(lambda: True, lambda: True, {}, judges, no_disk, CrowdedOut, int, {}, int)
+    vitals = BrokerVitals(
+        lambda: True, lambda: True, {}, judges, no_disk, CrowdedOut, int, {}, int, ScrubState
+    )
     figures = BrokerCollector(replicas, vitals, CLOCK)
     broker = MeasuredBroker(_measured_store(state_changes), figures)
     collect: Collect = partial(metrics.collect, broker)

@@ -26,6 +26,7 @@ BROKER_SERVICES = {
     "tidelog.v1.InspectService",
     "tidelog.v1.ReplicaService",
     "tidelog.v1.ReplicaControlService",
+    "tidelog.v1.ScrubService",
 }
 CONTROLLER_SERVICES = {
     "tidelog.v1.AdminService",

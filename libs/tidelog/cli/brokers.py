@@ -34,6 +34,7 @@ from tidelog.cli.output import (
     write_note,
     write_table,
 )
+from tidelog.cli.scrub import SCRUB_EPILOG, scrub
 from tidelog.cli.session import BootstrapOption, JsonOption, Session, session_of
 from tidelog.errors import TidelogError
 from tidelog.wording import PREFERRED_AT_ONCE, PREFERRED_RETURN, plural
@@ -97,6 +98,9 @@ def describe(
     """Show a broker, and each replica that it holds."""
     session = session_of(context, bootstrap, as_json)
     session.run(lambda: _describe(session, Manner(timeout_seconds=timeout), broker_id))
+
+
+app.command("scrub", epilog=SCRUB_EPILOG)(scrub)
 
 
 @app.command(

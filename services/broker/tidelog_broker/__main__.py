@@ -40,6 +40,8 @@ from tidelog.v1 import (
     replica_control_pb2_grpc,
     replica_pb2,
     replica_pb2_grpc,
+    scrub_pb2,
+    scrub_pb2_grpc,
 )
 from tidelog_broker.broker import Broker
 from tidelog_broker.config import BrokerConfig
@@ -50,6 +52,7 @@ from tidelog_broker.edge.metered_service import MeteredBrokerService
 from tidelog_broker.edge.replica_client import GrpcPeers
 from tidelog_broker.edge.replica_control_service import ReplicaControlService
 from tidelog_broker.edge.replica_service import ReplicaService
+from tidelog_broker.edge.scrub_service import ScrubService
 from tidelog_broker.edge.start_gate import StartGate
 from tidelog_broker.life import live
 from tidelog_broker.log.disk import OsDisk
@@ -177,6 +180,7 @@ def new_broker(config: BrokerConfig) -> Parts:
         state_changes=state_changes,
         look_at_disk=partial(disk_use, config.data_dir),
         host=socket.gethostname(),
+        cpu_seconds=time.thread_time,
     )
     broker.faults.reserve_memory()
     if metrics is not None:
@@ -200,12 +204,15 @@ def add_services(
     replica_control_pb2_grpc.add_ReplicaControlServiceServicer_to_server(
         ReplicaControlService(broker.manager, broker.stopped, broker.cache.state_at), server
     )
+    scrub_pb2_grpc.add_ScrubServiceServicer_to_server(ScrubService(broker.scrubber), server)
     explained = Explained(broker.inspection, Explainer(SystemClock()))
     inspect_pb2_grpc.add_InspectServiceServicer_to_server(
         InspectServicer(explained, broker.state_changes), server
     )
     health_pb2_grpc.add_HealthServicer_to_server(health, server)
-    add_reflection(server, (broker_pb2, replica_pb2, replica_control_pb2, inspect_pb2, health_pb2))
+    add_reflection(
+        server, (broker_pb2, replica_pb2, replica_control_pb2, inspect_pb2, scrub_pb2, health_pb2)
+    )
 
 
 def add_external_services(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import PurePath
 from typing import Any
 
@@ -42,6 +42,7 @@ from tidelog_broker.metrics.collector import BrokerCollector
 from tidelog_broker.metrics.replica_figures import Judges
 from tidelog_broker.metrics.vitals import StalledFor, WaitedFor, broker_vitals
 from tidelog_broker.partition.partition import Partition
+from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.disk_reports import DiskReports, disk_probe
 from tidelog_broker.replicas.high_watermark_events import HighWatermarkEvents
 from tidelog_broker.replicas.replica_manager import ReplicaManager
@@ -67,6 +68,8 @@ from tidelog_broker.storage.data_directory import DataDirectory, DataDirectoryEr
 from tidelog_broker.storage.disk_use import UNKNOWN_DISK, LookAtDisk
 from tidelog_broker.storage.log_directory import DamagedReplica, LogDirectory
 from tidelog_broker.storage.log_syncer import LogSyncer
+from tidelog_broker.storage.scrub_state import ScrubStateFile
+from tidelog_broker.storage.scrubber import Scrubber
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.metadata.broker_directories import RejectedStart, RejectionCause
 from tidelog_runtime.metadata.cluster_id import ensure_cluster, held_cluster
@@ -125,8 +128,10 @@ class Broker:
         state_changes: StateChangeLog,
         look_at_disk: LookAtDisk = lambda: UNKNOWN_DISK,
         host: str = "",
+        cpu_seconds: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """`look_at_disk`: at the file system of the data. `host`: the machine's name."""
+        """`look_at_disk`: at the file system of the data. `host`: the machine's name.
+        `cpu_seconds`: of the thread that calls it, so far."""
         self._host = host
         self._config = config
         self._keys = Keys(config.cluster)
@@ -198,6 +203,17 @@ class Broker:
             config.replica_lag_time_max_ms // 2, config.broker_id, state_changes
         )
         self._maintenance = self._new_maintenance(clock)
+        self.scrubber = Scrubber(
+            disk,
+            self._logs,
+            ScrubStateFile(disk, PurePath(config.data_dir) / "scrub-state"),
+            clock,
+            run_blocking,
+            self._damage_found,
+            period_ms=config.scrub_period_ms,
+            max_bytes_per_second=config.scrub_bytes_per_second,
+            cpu_seconds=cpu_seconds,
+        )
         self._others = OtherReplicas(self.cache, config.broker_id)
         self._repair = self._new_repair(clock)
         self.inspection = self._new_inspection(clock, look_at_disk)
@@ -308,6 +324,7 @@ class Broker:
             lambda: self._maintenance.crowded_out,
             self._move_throttle.sent_bytes,
             lambda: self._logs.damaged_batches.count,
+            self.scrubber.progress,
         )
         return BrokerCollector(self.manager, vitals, clock)
 
@@ -344,6 +361,10 @@ class Broker:
         """Told by the log syncer."""
         self.manager.replica_failed(partition, error)
         self._fetchers.log_synced(partition)
+
+    def _damage_found(self, key: ReplicaKey, error: LogError) -> None:
+        """By the scrubber."""
+        self.manager.log_unreadable(key, error)
 
     async def prepare(self) -> None:
         """Finds the cluster, however long that takes, and opens every log. Raises
@@ -468,6 +489,7 @@ class Broker:
         self._start("disk-reports", disk_reports.run())
         self._start("producer-ids", self.producer_ids.keep_stocked(self._rng))
         self._start("repairs", self._repair.repair_resigned())
+        self._start("scrub", self.scrubber.run())
         self._start("batch-sealer", self._repair.seal_only_copies())
         self._registering = self._start("registration", registration.run())
 

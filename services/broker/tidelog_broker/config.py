@@ -81,6 +81,19 @@ class BrokerConfig(RegisteredConfig):
         "20,000 without a name in a partition the most silent are forgotten once they have "
         "written nothing for 10 minutes, and of more than 100,000 at once.",
     )
+    scrub_period_ms: int = Field(
+        default=14 * 24 * 3_600_000,
+        ge=0,
+        description="In this time every batch on the disk is checked once, in the background, at "
+        "the rate that this takes; 0: only when `tidelog brokers scrub` asks for it.",
+    )
+    scrub_bytes_per_second: int = Field(
+        default=8 << 20,
+        ge=1 << 10,
+        description="The check of the disk reads no more than this in a second, even where a pass "
+        "then takes longer than scrub_period_ms. It never takes more than 1 % of a processor, but "
+        "for a pass that is requested at full rate.",
+    )
     producer_name_expiration_ms: int = Field(
         default=7 * 24 * 3_600_000,
         ge=1_000,

@@ -298,6 +298,26 @@ DAMAGED_BATCHES = gauge(
     "Run `tidelog explain`, which names their offsets. Check the disk; restore the records from a "
     "backup, or let consumers skip them (on_damage).",
 )
+SCRUB_BYTES = counter(
+    "tidelog_scrub_bytes_total",
+    "Bytes of the logs that the scrub has checked on the disk, in all incarnations of the broker.",
+    "Look at scrub_period_ms and scrub_bytes_per_second where it is too slow.",
+)
+SCRUB_PASSES = counter(
+    "tidelog_scrub_passes_total",
+    "Passes of the scrub over all logs that came to their end.",
+    "Look at scrub_period_ms where there are too few.",
+)
+SCRUB_LAST_PASS = gauge(
+    "tidelog_scrub_last_pass_timestamp_seconds",
+    "When the last pass of the scrub ended, in seconds since 1970; 0: none has yet.",
+    "Compare with now: longer ago than twice scrub_period_ms, scrub_bytes_per_second is too low.",
+)
+SCRUB_DAMAGE = counter(
+    "tidelog_scrub_damaged_batches_total",
+    "Damaged batches that the scrub was the first to find.",
+    "Look at the disk (dmesg, smartctl), and replace it where this grows.",
+)
 PRODUCER_NAMES = gauge(
     "tidelog_named_producers",
     "Names of producers in the cluster, as this broker knows it; each takes room in etcd, in every "
@@ -395,6 +415,10 @@ BROKER_METRICS = (
     TOPIC_RECORDS,
     CROWDED_OUT,
     DAMAGED_BATCHES,
+    SCRUB_BYTES,
+    SCRUB_PASSES,
+    SCRUB_LAST_PASS,
+    SCRUB_DAMAGE,
     PRODUCER_NAMES,
     WAITING_CONSUMERS,
     LOG_SIZE,

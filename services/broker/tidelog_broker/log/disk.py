@@ -39,6 +39,10 @@ class DiskFile(Protocol):
         """The same without waiting for the disk: ends where memory does not hold the file.
         Where the file system cannot tell, it waits."""
 
+    def drop_cached(self, size: int, position: int) -> None:
+        """What memory holds of that stretch and the disk has, so that the next read is of the
+        disk; without effect where the system cannot."""
+
     def truncate(self, size: int) -> None: ...
 
     def sync(self) -> None:
@@ -145,6 +149,10 @@ class OsFile:
                 del buffer[read:]
                 return buffer
         return self.read_at(size, position)
+
+    def drop_cached(self, size: int, position: int) -> None:
+        if hasattr(os, "posix_fadvise") and size > 0:
+            os.posix_fadvise(self._descriptor, position, size, os.POSIX_FADV_DONTNEED)
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._descriptor, size)

@@ -33,6 +33,7 @@ from tidelog_broker.log.recovery import (
     load_content,
 )
 from tidelog_broker.log.retention import expired_segments, is_expired, is_roll_due
+from tidelog_broker.log.scrub_stretch import ScrubTarget
 from tidelog_broker.log.segment import Segment
 from tidelog_broker.log.segment_files import SegmentFiles
 from tidelog_broker.log.segments import Segments
@@ -435,6 +436,15 @@ class Log:
             self._roll()
 
     # Damage.
+
+    def scrub_target(self, offset: int, known: ScrubTarget | None) -> ScrubTarget | None:
+        """Where the check of what is on the disk continues, at the batch that holds the offset
+        or at the log's start; None: nothing is left. `known`: the last one, moved on. Raises
+        `LogError` and `OSError`."""
+        offset = max(offset, self.log_start_offset)
+        if offset >= self.flushed_offset:
+            return None
+        return self._segments.scrub_target(offset, known)
 
     def begin_seal(self, path: PurePath, evidence: Evidence) -> LiveSeal | None:
         """A check of this segment, which makes its damaged batches unreadable. None: there is

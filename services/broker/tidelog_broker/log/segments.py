@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from pathlib import PurePath
@@ -12,6 +13,7 @@ from tidelog_broker.log.indexes import SegmentIndexes
 from tidelog_broker.log.live_seal import LiveSeal
 from tidelog_broker.log.log_reader import LogReader, PositionCache
 from tidelog_broker.log.recovery import LogContent
+from tidelog_broker.log.scrub_stretch import ScrubPlace, ScrubTarget
 from tidelog_broker.log.segment import Segment, empty_summary, segment_path
 from tidelog_broker.log.segment_files import SegmentFiles
 
@@ -123,6 +125,18 @@ class Segments:
             index_interval_bytes=self.index_interval_bytes,
             indexes=SegmentIndexes(self.index_interval_bytes),
         )
+
+    def scrub_target(self, offset: int, known: ScrubTarget | None) -> ScrubTarget:
+        """`Log.scrub_target` says what."""
+        index = bisect.bisect_right(self._all, offset, key=lambda s: s.base_offset) - 1
+        segment = self._all[index]
+        if known is not None and known.path == segment.path and known.place.offset == offset:
+            place = known.place
+        elif offset == segment.base_offset:
+            place = ScrubPlace(0, offset)
+        else:
+            place = ScrubPlace(*segment.position_of(offset, waits=True))
+        return ScrubTarget(segment.path, place, segment.size)
 
     def sealed_in(self, check: LiveSeal) -> None:
         """`Log.finish_seal` says when."""

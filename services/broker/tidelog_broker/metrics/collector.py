@@ -46,6 +46,11 @@ class BrokerCollector:
         sheet.tell(catalogue.CROWDED_OUT, crowded_out.recent, catalogue.RECENT_WRITE)
         sheet.tell(catalogue.CROWDED_OUT, crowded_out.older, catalogue.OLDER_WRITE)
         sheet.tell(catalogue.DAMAGED_BATCHES, vitals.damaged_batches())
+        scrub = vitals.scrub()
+        sheet.tell(catalogue.SCRUB_BYTES, scrub.bytes_checked)
+        sheet.tell(catalogue.SCRUB_PASSES, scrub.passes)
+        sheet.tell(catalogue.SCRUB_LAST_PASS, scrub.last_pass_ended_ms / 1000)
+        sheet.tell(catalogue.SCRUB_DAMAGE, scrub.damage_found)
         sheet.tell(catalogue.PRODUCER_NAMES, vitals.producer_names())
         for follower, sent in sorted(vitals.move_sent_bytes.items()):
             sheet.tell(catalogue.MOVE_SENT_BYTES, sent, str(follower))

@@ -14,6 +14,7 @@ from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.requests.purgatory import Purgatory
 from tidelog_broker.requests.waiting_consumers import WaitingConsumers
 from tidelog_broker.storage.disk_use import DiskUse
+from tidelog_broker.storage.scrub_state import ScrubState
 from tidelog_runtime.clock import Clock
 
 
@@ -29,6 +30,7 @@ class BrokerVitals(NamedTuple):
     producer_names: Callable[[], int]
     move_sent_bytes: Mapping[int, int]
     damaged_batches: Callable[[], int]
+    scrub: Callable[[], ScrubState]
 
 
 def broker_vitals(
@@ -42,6 +44,7 @@ def broker_vitals(
     crowded_out: Callable[[], CrowdedOut],
     move_sent_bytes: Mapping[int, int],
     damaged_batches: Callable[[], int],
+    scrub: Callable[[], ScrubState],
 ) -> BrokerVitals:
     return BrokerVitals(
         registered=lambda: manager.broker_id in cache.brokers,
@@ -58,6 +61,7 @@ def broker_vitals(
         producer_names=lambda: len(cache.producer_names),
         move_sent_bytes=move_sent_bytes,
         damaged_batches=damaged_batches,
+        scrub=scrub,
     )
 
 

@@ -489,6 +489,13 @@ class ReplicaManager:
         else:
             self.on_failure(key, error)
 
+    def log_unreadable(self, key: ReplicaKey, error: LogError) -> None:
+        """The same of a log that could not be read."""
+        if error.is_passing:
+            self.disk.refused(key, error, "read")
+        else:
+            self.on_failure(key, error)
+
     def suspend(self, key: ReplicaKey) -> None:
         partition = self._by_key.get(key)
         if partition is not None:

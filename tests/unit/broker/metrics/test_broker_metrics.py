@@ -14,6 +14,7 @@ from tidelog_broker.metrics.vitals import BrokerVitals
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.producer_state import CrowdedOut
 from tidelog_broker.storage.disk_use import DiskUse
+from tidelog_broker.storage.scrub_state import ScrubState
 from tidelog_runtime.metadata.measured_store import MeasuredStore
 from tidelog_runtime.metadata.memory import MemoryStore
 from tidelog_runtime.metadata.store import KeyValue, StoreUnavailableError
@@ -53,6 +54,7 @@ class MeasuredBroker:
             lambda: 12,
             {4: 900},
             lambda: 6,
+            lambda: ScrubState(bytes_checked=70, passes=2, last_pass_ended_ms=5_000),
         )
         self.figures = BrokerCollector(self, vitals, clock)
 

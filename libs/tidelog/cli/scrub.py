@@ -1,0 +1,131 @@
+"""`tidelog brokers scrub`: have brokers check what is on their disks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidelog.cli.operating.manner import USUAL_TIMEOUT_SECONDS, Manner, TimeoutOption
+from tidelog.cli.operating.manual import manual
+from tidelog.cli.output import timestamp_text, write_json, write_note, write_table
+from tidelog.cli.session import BootstrapOption, JsonOption, Session, session_of
+from tidelog.errors import ErrorCode, TidelogError
+
+if TYPE_CHECKING:
+    from tidelog.v1 import scrub_pb2
+
+_FIELDS = (
+    "enabled",
+    "running",
+    "full_rate",
+    "total_bytes",
+    "pass_began_ms",
+    "pass_bytes",
+    "passes",
+    "last_pass_began_ms",
+    "last_pass_ended_ms",
+    "last_pass_bytes",
+    "bytes_checked",
+    "damage_found",
+)
+SCRUB_EPILOG = manual(
+    "tidelog brokers scrub",
+    "tidelog brokers scrub 3 --full-rate",
+    "tidelog brokers scrub --status --json",
+    json=f"a list; of each broker: broker_id, {', '.join(_FIELDS)}. Times 0: never.",
+)
+
+
+def scrub(
+    context: typer.Context,
+    broker_ids: Annotated[
+        list[int] | None, typer.Argument(help="Of which brokers. Default: all that run.")
+    ] = None,
+    full_rate: Annotated[
+        bool, typer.Option("--full-rate", help="Without pauses, as fast as the disk reads.")
+    ] = False,
+    status: Annotated[
+        bool, typer.Option("--status", help="Show how far the check is, and begin none.")
+    ] = False,
+    timeout: TimeoutOption = USUAL_TIMEOUT_SECONDS,
+    bootstrap: BootstrapOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check every batch on the disks of brokers.
+
+    A new pass begins now. Brokers do this by themselves once in scrub_period_ms. Damage is
+    repaired from other replicas, and shown by explain where there are none.
+    """
+    if full_rate and status:
+        raise typer.BadParameter(
+            "begins a pass, and --status begins none", param_hint="--full-rate"
+        )
+    session = session_of(context, bootstrap, as_json)
+    manner = Manner(timeout_seconds=timeout)
+    session.run(
+        lambda: _scrub(session, manner, broker_ids or [], begin=not status, full_rate=full_rate)
+    )
+
+
+async def _scrub(
+    session: Session, manner: Manner, broker_ids: list[int], *, begin: bool, full_rate: bool
+) -> None:
+    from tidelog.v1 import scrub_pb2
+
+    async with await manner.admin(session) as admin:
+        brokers = await admin.describe_brokers(broker_ids)
+    request = scrub_pb2.ScrubRequest(begin=begin, full_rate=full_rate)
+    found = {}
+    for broker in brokers:
+        if broker.address and not broker.gone_at_ms:
+            found[broker.broker_id] = await _ask(broker.address, request, manner.timeout_seconds)
+        elif broker_ids:
+            raise TidelogError(
+                ErrorCode.UNKNOWN_BROKER, f"broker {broker.broker_id} is not running; start it"
+            )
+    if session.as_json:
+        write_json(
+            [
+                {"broker_id": broker_id} | {name: getattr(state, name) for name in _FIELDS}
+                for broker_id, state in found.items()
+            ]
+        )
+        return
+    columns = ("BROKER", "PASS", "CHECKED", "LAST PASS ENDED", "DAMAGE FOUND")
+    write_table(columns, [_row(broker_id, state) for broker_id, state in found.items()])
+    if begin:
+        write_note("Watch it with: tidelog brokers scrub --status")
+
+
+async def _ask(
+    address: str, request: scrub_pb2.ScrubRequest, timeout_seconds: float
+) -> scrub_pb2.ScrubStatus:
+    import grpc.aio
+
+    from tidelog.rpc.channels import open_channel
+    from tidelog.rpc.status import from_status
+    from tidelog.rpc.wire import error_from_wire
+    from tidelog.v1.scrub_pb2_grpc import ScrubServiceStub
+
+    async with open_channel(address) as channel:
+        try:
+            answer = await ScrubServiceStub(channel).Scrub(request, timeout=timeout_seconds)
+        except grpc.aio.AioRpcError as error:
+            raise from_status(error, address) from error
+    if answer.HasField("error"):
+        raise error_from_wire(answer.error)
+    status: scrub_pb2.ScrubStatus = answer.status
+    return status
+
+
+def _row(broker_id: int, state: Any) -> tuple[object, ...]:
+    running = "full rate" if state.full_rate else "running"
+    share = f"{100 * state.pass_bytes // max(state.total_bytes, 1)} %"
+    return (
+        broker_id,
+        running if state.running else "none" if state.enabled else "off",
+        share if state.running else "-",
+        timestamp_text(state.last_pass_ended_ms) if state.last_pass_ended_ms else "never",
+        state.damage_found,
+    )

@@ -1,0 +1,74 @@
+"""Checks a stretch of a segment as it is on the disk, and not in the page cache."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import NamedTuple
+
+from tidelog.log_format import MAX_FRAME_BYTES, walk_frames
+from tidelog_broker.log.disk import Disk
+
+
+class ScrubPlace(NamedTuple):
+    """Where a frame begins: its position in the segment, and its base offset."""
+
+    position: int
+    offset: int
+
+
+class ScrubTarget(NamedTuple):
+    """A segment, the next frame to check in it, and where its last one ends."""
+
+    path: PurePath
+    place: ScrubPlace
+    end: int
+
+
+class Scrubbed(NamedTuple):
+    """`next`: the first frame that was not checked, or the one at fault. `fault`: what is wrong
+    with it; empty: nothing was found."""
+
+    next: ScrubPlace
+    bytes: int
+    fault: str
+
+
+def scrub_stretch(
+    disk: Disk, path: PurePath, start: ScrubPlace, *, end: int, up_to: int, max_bytes: int
+) -> Scrubbed:
+    """Checks both checksums of the frames from `start` on, of about `max_bytes`: those that lie
+    below the position `end`, up to the frame that begins at the offset `up_to`. Blocks; raises
+    OSError.
+
+    What the page cache holds is dropped first, or a flipped bit on the disk would stay unseen
+    until the pages are evicted. What was not cached before is dropped again afterwards, so that
+    a pass over the disk evicts nothing that readers use."""
+    limit = min(end, start.position + max(max_bytes, 1) + MAX_FRAME_BYTES)
+    at, checked, fault = start, 0, ""
+    file = disk.open(path)
+    try:
+        was_cached = len(file.read_cached(1, start.position)) > 0
+        file.drop_cached(min(max_bytes, end - start.position), start.position)
+        frames = walk_frames(
+            file.read_at,
+            limit,
+            start=start.position,
+            expected_offset=start.offset,
+            verify=True,
+        )
+        for info in frames:
+            if at.offset >= up_to:
+                break
+            # The limit cuts no frame off: the walk ends at one that reaches `max_bytes`.
+            if info.fault is not None or info.header is None:
+                fault = info.fault or "no header"
+                break
+            at = ScrubPlace(info.position + info.size, info.header.next_offset)
+            checked += info.size
+            if checked >= max_bytes:
+                break
+        if not was_cached:
+            file.drop_cached(at.position - start.position, start.position)
+    finally:
+        file.close()
+    return Scrubbed(at, checked, fault)

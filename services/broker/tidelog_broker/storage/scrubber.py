@@ -1,0 +1,270 @@
+"""Checks every batch on the disk at a bounded rate, again and again ("Scrub" in ARCHITECTURE.md),
+so that a flipped bit is found before a reader or an election finds it.
+
+Damage goes the way of every other damage: the log itself reads the batch, and its replica
+resigns and is repaired, or, without other replicas, the batch alone becomes unreadable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import NamedTuple
+
+import structlog
+
+from tidelog_broker.background import RunBlocking
+from tidelog_broker.log.disk import Disk
+from tidelog_broker.log.errors import LogError
+from tidelog_broker.log.log import Log
+from tidelog_broker.log.scrub_stretch import Scrubbed, ScrubTarget, scrub_stretch
+from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.storage.log_directory import LogDirectory
+from tidelog_broker.storage.scrub_state import ScrubState, ScrubStateFile
+from tidelog_runtime.clock import Clock
+
+# In one go, in a thread: some milliseconds of a processor.
+CHUNK_BYTES = 1 << 20
+FULL_RATE_CHUNK_BYTES = 8 << 20
+# At its own rate it takes no more of a processor than this, however small the batches are.
+MAX_CPU_SHARE = 0.01
+# A pass over little data is spread no thinner than this.
+LEAST_BYTES_PER_SECOND = 64 << 10
+MAX_PAUSE_S = 60.0
+IDLE_PAUSE_S = 10.0
+ERROR_PAUSE_S = 60.0
+# How often the position is written: after a crash so much is checked again.
+STATE_INTERVAL_MS = 10_000
+
+_log = structlog.get_logger()
+
+DamageFound = Callable[[ReplicaKey, LogError], None]
+
+
+class ScrubStatus(NamedTuple):
+    """`total_bytes`: of all logs here now. `full_rate`: this pass runs without pauses."""
+
+    state: ScrubState
+    total_bytes: int
+    full_rate: bool
+    enabled: bool
+    running: bool
+
+
+class Scrubber:
+    """One pass after another, replica by replica in the order of their keys."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        logs: LogDirectory,
+        state_file: ScrubStateFile,
+        clock: Clock,
+        run_blocking: RunBlocking,
+        damage_found: DamageFound,
+        *,
+        period_ms: int,
+        max_bytes_per_second: int,
+        cpu_seconds: Callable[[], float],
+    ) -> None:
+        """`period_ms`: of one pass; 0: none begins by itself. `cpu_seconds`: of the thread that
+        calls it."""
+        self._disk = disk
+        self._logs = logs
+        self._state_file = state_file
+        self._clock = clock
+        self._run_blocking = run_blocking
+        self._damage_found = damage_found
+        self._period_ms = period_ms
+        self._max_bytes_per_second = max_bytes_per_second
+        self._cpu_seconds = cpu_seconds
+        self._state = ScrubState()
+        self._written_ms = 0
+        self._full_rate = False
+        self._requested = asyncio.Event()
+
+    def status(self) -> ScrubStatus:
+        total = sum(log.size_bytes for log in self._logs.logs())
+        running = self._state.key is not None or self._requested.is_set()
+        return ScrubStatus(self._state, total, self._full_rate, self._period_ms > 0, running)
+
+    def progress(self) -> ScrubState:
+        return self._state
+
+    def begin_pass(self, *, full_rate: bool) -> None:
+        """A new pass begins now, in place of the one that is under way."""
+        self._state.topic_id = ""
+        self._full_rate = full_rate
+        self._requested.set()
+
+    async def run(self) -> None:
+        self._state = await self._read_state()
+        while True:
+            try:
+                await self._pass()
+            except OSError as error:
+                _log.warning("scrub_paused", why=str(error))
+                await self._pause(ERROR_PAUSE_S)
+
+    async def _read_state(self) -> ScrubState:
+        found = ScrubState()
+
+        def read() -> None:
+            nonlocal found
+            found = self._state_file.read()
+
+        try:
+            await self._run_blocking(read)
+        except OSError as error:
+            _log.warning("scrub_begins_again", why=str(error))
+        return found
+
+    async def _pass(self) -> None:
+        """To its end, or to where another was requested."""
+        while not self._may_begin():
+            await self._pause(IDLE_PAUSE_S)
+        state = self._state
+        if state.key is None:
+            self._requested.clear()
+            state.pass_began_ms, state.pass_bytes = self._clock.wall_ms(), 0
+        resume_at = state.key
+        for key in sorted(self._logs.keys()):
+            if resume_at is not None and key < resume_at:
+                continue
+            offset = state.offset if key == resume_at else 0
+            resume_at = None
+            state.topic_id, state.partition, state.offset = key.topic_id, key.partition, offset
+            if not await self._replica(key):
+                return
+        state.topic_id, state.partition, state.offset = "", 0, 0
+        state.passes += 1
+        state.last_pass_began_ms, state.last_pass_bytes = state.pass_began_ms, state.pass_bytes
+        state.last_pass_ended_ms = self._clock.wall_ms()
+        self._full_rate = False
+        await self._write_state()
+
+    def _may_begin(self) -> bool:
+        """Or continue. By its rate a pass takes the period, and one over little data less."""
+        state = self._state
+        if state.key is not None or self._requested.is_set():
+            return True
+        if state.passes == 0:
+            return self._period_ms > 0
+        ago_ms = self._clock.wall_ms() - state.last_pass_began_ms
+        return self._period_ms > 0 and not 0 <= ago_ms < self._period_ms
+
+    async def _replica(self, key: ReplicaKey) -> bool:
+        """All that is on the disk of one replica. False: another pass was requested."""
+        state = self._state
+        known: ScrubTarget | None = None
+        while True:
+            log = self._logs.log_of(key)
+            if log is None or self._logs.is_out(key) or log.closed or log.failed is not None:
+                return True
+            target = self._target(key, log, known)
+            if target is None:
+                return True
+            began = self._clock.monotonic_ms()
+            scrubbed, cpu_s = await self._check(log, target)
+            state.bytes_checked += scrubbed.bytes
+            state.pass_bytes += scrubbed.bytes
+            if self._is_superseded:
+                return False
+            if scrubbed.fault:
+                state.damage_found += self._confirm(key, log, scrubbed)
+                return True
+            if scrubbed.next.offset <= target.place.offset:
+                if log.log_start_offset > target.place.offset:
+                    known = None
+                    continue
+                return True  # nothing more of it is on the disk
+            known = target._replace(place=scrubbed.next)
+            state.offset = scrubbed.next.offset
+            await self._write_state_now_and_then()
+            took_s = (self._clock.monotonic_ms() - began) / 1000
+            await self._pause_after(scrubbed.bytes, cpu_s, took_s)
+            if self._is_superseded:
+                return False
+
+    @property
+    def _is_superseded(self) -> bool:
+        return self._requested.is_set() and not self._state.topic_id
+
+    def _target(self, key: ReplicaKey, log: Log, known: ScrubTarget | None) -> ScrubTarget | None:
+        try:
+            return log.scrub_target(self._state.offset, known)
+        except LogError as error:
+            self._state.damage_found += 1
+            self._damage_found(key, error)
+            return None
+
+    async def _check(self, log: Log, target: ScrubTarget) -> tuple[Scrubbed, float]:
+        path, place, end = target
+        found = Scrubbed(place, 0, "")
+        cpu_s = 0.0
+        size = FULL_RATE_CHUNK_BYTES if self._full_rate else CHUNK_BYTES
+        up_to = log.flushed_offset
+
+        def check() -> None:
+            nonlocal found, cpu_s
+            before = self._cpu_seconds()
+            # Retention may have deleted the segment meanwhile.
+            with contextlib.suppress(FileNotFoundError):
+                found = scrub_stretch(self._disk, path, place, end=end, up_to=up_to, max_bytes=size)
+            cpu_s = self._cpu_seconds() - before
+
+        await self._run_blocking(check)
+        return found, cpu_s
+
+    def _confirm(self, key: ReplicaKey, log: Log, scrubbed: Scrubbed) -> bool:
+        """Whether the log itself finds it too: it may have been cut meanwhile."""
+        offset = scrubbed.next.offset
+        if self._logs.log_of(key) is not log or not (
+            log.log_start_offset <= offset < log.log_end_offset
+        ):
+            return False
+        try:
+            log.read(offset, max_bytes=1, up_to=log.log_end_offset)
+        except LogError as error:
+            _log.error(
+                "scrub_found_damage",
+                partition=str(self._logs.name_of(key)),
+                offset=offset,
+                why=str(error),
+            )
+            self._damage_found(key, error)
+            return True
+        return False
+
+    async def _pause_after(self, checked: int, cpu_s: float, took_s: float) -> None:
+        if self._full_rate:
+            await asyncio.sleep(0)
+            return
+        pause = max(checked / self._rate() - took_s, cpu_s / MAX_CPU_SHARE - took_s, 0.0)
+        await self._pause(min(pause, MAX_PAUSE_S))
+
+    def _rate(self) -> float:
+        """In bytes a second: what a pass over all logs needs."""
+        total = sum(log.size_bytes for log in self._logs.logs())
+        needed = total * 1000 / self._period_ms if self._period_ms else 0
+        return min(max(needed, LEAST_BYTES_PER_SECOND), self._max_bytes_per_second)
+
+    async def _pause(self, seconds: float) -> None:
+        """Shorter where a pass is requested."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._requested.wait()
+        except TimeoutError:
+            pass
+
+    async def _write_state_now_and_then(self) -> None:
+        if self._clock.monotonic_ms() - self._written_ms >= STATE_INTERVAL_MS:
+            await self._write_state()
+
+    async def _write_state(self) -> None:
+        self._written_ms = self._clock.monotonic_ms()
+        try:
+            await self._run_blocking(lambda: self._state_file.write(self._state))
+        except OSError as error:
+            _log.warning("scrub_state_not_written", why=str(error))

@@ -1,0 +1,184 @@
+"""The scrub checks all that is on the disk, at its rate, and finds what nobody reads."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import PurePath
+
+import pytest
+
+from tidelog_broker.log.errors import LogCorruptError, LogError
+from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.storage.scrub_state import ScrubState, ScrubStateFile
+from tidelog_broker.storage.scrubber import (
+    CHUNK_BYTES,
+    LEAST_BYTES_PER_SECOND,
+    MAX_CPU_SHARE,
+    Scrubber,
+)
+from tidelog_runtime.topic_config import TopicConfig
+from unit.broker.broker_parts import DATA, KEY, Replicas, at_work, in_place, on
+from unit.broker.fake_log import NAME, TOPIC_ID
+from unit.broker.log.builders import batch_at
+
+PERIOD_MS = 1_000_000
+OTHER = ReplicaKey(TOPIC_ID, 1)
+BATCH_BYTES = 64 << 10
+STATE = DATA / "scrub-state"
+
+
+class World:
+    """Two replicas with 20 batches each, of 64 KiB."""
+
+    def __init__(self, replicas: Replicas | None = None) -> None:
+        self.replicas = replicas or Replicas()
+        self.found: list[tuple[ReplicaKey, LogError]] = []
+        self.cpu_s = 0.0
+        self.scrubber = self.new_scrubber()
+
+    def new_scrubber(self, *, period_ms: int = PERIOD_MS, most: int = 1 << 30) -> Scrubber:
+        return Scrubber(
+            self.replicas.disk,
+            self.replicas.logs,
+            ScrubStateFile(self.replicas.disk, STATE),
+            self.replicas.clock,
+            in_place,
+            lambda key, error: self.found.append((key, error)),
+            period_ms=period_ms,
+            max_bytes_per_second=most,
+            cpu_seconds=self._cpu_seconds,
+        )
+
+    def _cpu_seconds(self) -> float:
+        """Each check takes ten milliseconds of it."""
+        self.cpu_s += 0.005
+        return self.cpu_s
+
+    def write(self, count: int = 20) -> World:
+        for name, key in ((NAME, KEY), (on(1), OTHER)):
+            log = self.replicas.logs.open_replica(name, key, TopicConfig())
+            first = log.log_end_offset
+            log.append([batch_at(first + i, size=BATCH_BYTES) for i in range(count)])
+            log.flush()
+        return self
+
+    def flip(self, key: ReplicaKey, position: int) -> None:
+        log = self.replicas.logs.log_of(key)
+        assert log is not None
+        self.replicas.memory.names[log.directory / f"{0:020d}.log"].data[position] ^= 1
+
+    @property
+    def state(self) -> ScrubState:
+        return self.scrubber.progress()
+
+    async def passes(self, count: int = 1, at_most_s: float = 10_000) -> None:
+        async with asyncio.timeout(at_most_s):
+            while self.state.passes < count:  # noqa: ASYNC110 - it has no event
+                await asyncio.sleep(1)
+
+
+async def test_a_pass_checks_every_batch_of_every_replica() -> None:
+    world = World().write()
+    async with at_work(world.scrubber.run()):
+        await world.passes()
+    total = sum(log.size_bytes for log in world.replicas.logs.logs())
+    assert (world.state.last_pass_bytes, world.state.damage_found) == (total, 0)
+    assert world.found == []
+
+
+async def test_a_flipped_bit_is_found_and_handed_to_the_repair() -> None:
+    world = World().write()
+    world.flip(OTHER, 15 * BATCH_BYTES)
+    async with at_work(world.scrubber.run()):
+        await world.passes()
+    ((key, error),) = world.found
+    assert key == OTHER
+    assert isinstance(error, LogCorruptError)
+    assert world.state.damage_found == 1
+
+
+async def test_what_is_not_synced_yet_is_left_to_the_next_pass() -> None:
+    world = World().write(2)
+    log = world.replicas.logs.log_of(KEY)
+    assert log is not None
+    log.append([batch_at(2, size=BATCH_BYTES)])
+    world.flip(KEY, -1)
+    async with at_work(world.scrubber.run()):
+        await world.passes()
+    assert world.found == []
+    assert world.state.last_pass_bytes == 4 * (log.size_bytes // 3)
+
+
+async def test_a_pass_is_spread_over_its_period_but_not_thinner_than_worth_it() -> None:
+    world = World().write()
+    total = sum(log.size_bytes for log in world.replicas.logs.logs())
+    began = world.replicas.clock.monotonic_ms()
+    async with at_work(world.scrubber.run()):
+        await world.passes()
+    took_s = (world.replicas.clock.monotonic_ms() - began) / 1000
+    assert took_s == pytest.approx(total / LEAST_BYTES_PER_SECOND, rel=0.1)
+
+
+async def test_the_next_pass_begins_when_the_period_is_over() -> None:
+    world = World().write(1)
+    began = world.replicas.clock.monotonic_ms()
+    async with at_work(world.scrubber.run()):
+        await world.passes(2)
+    took_ms = world.replicas.clock.monotonic_ms() - began
+    assert PERIOD_MS < took_ms < 1.1 * PERIOD_MS
+
+
+async def test_it_takes_no_more_than_its_share_of_a_processor() -> None:
+    world = World().write()
+    world.scrubber = world.new_scrubber(period_ms=1)
+    began = world.replicas.clock.monotonic_ms()
+    async with at_work(world.scrubber.run()):
+        await world.passes()
+    total = sum(log.size_bytes for log in world.replicas.logs.logs())
+    took_s = (world.replicas.clock.monotonic_ms() - began) / 1000
+    assert took_s >= total // CHUNK_BYTES * 0.005 / MAX_CPU_SHARE
+
+
+async def test_at_full_rate_it_does_not_pause() -> None:
+    world = World().write()
+    world.scrubber = world.new_scrubber(period_ms=0)
+    async with at_work(world.scrubber.run()):
+        await asyncio.sleep(100)
+        assert world.state.passes == 0
+        world.scrubber.begin_pass(full_rate=True)
+        await asyncio.sleep(1)
+        assert world.state.passes == 1
+        assert not world.scrubber.status().full_rate
+
+
+async def test_after_a_restart_a_pass_continues_where_it_was() -> None:
+    world = World().write(100)
+    total = sum(log.size_bytes for log in world.replicas.logs.logs())
+    async with at_work(world.scrubber.run()):
+        await asyncio.sleep(60)
+    checked = world.state.bytes_checked
+    assert 0 < checked < total
+    again = World(world.replicas)
+    async with at_work(again.scrubber.run()):
+        await again.passes()
+    # Since the last time that the position was written.
+    repeated = again.state.bytes_checked - total
+    assert repeated <= 12 * LEAST_BYTES_PER_SECOND + CHUNK_BYTES
+    assert again.state.pass_began_ms == world.state.pass_began_ms
+
+
+async def test_a_damaged_state_begins_a_new_pass() -> None:
+    world = World().write(1)
+    world.replicas.disk.write_atomically(PurePath(STATE), b"nonsense", sync=True)
+    async with at_work(world.scrubber.run()):
+        await world.passes()
+    assert world.state.passes == 1
+
+
+async def test_a_replica_out_of_service_is_left_to_its_repair() -> None:
+    world = World().write(1)
+    world.replicas.logs.take_out(KEY, "damaged")
+    world.flip(KEY, -1)
+    async with at_work(world.scrubber.run()):
+        await world.passes()
+    assert world.found == []
