@@ -1,16 +1,18 @@
-"""The only replica of a partition is damaged: `tidelog explain` says how many records that has
-cost, and `tidelog trace` how it came to it."""
+"""The only replica of a partition is damaged: the damaged batch alone cannot be read, and `tidelog
+explain` names its offsets."""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+
+import pytest
 
 from integration.bit_flips import flip_a_bit
 from integration.clusters import running_cluster
 from integration.explaining import (
     append,
     assert_not_blamed,
-    reads_from_the_start,
     said,
     split,
     the,
@@ -18,15 +20,29 @@ from integration.explaining import (
     until_found,
 )
 from integration.topics import create_topic
+from integration.waiting import TIMEOUT_SECONDS
 from tidelog.cli.exit_status import ExitStatus
-from tidelog.model import Acks
+from tidelog.client import Consumer
+from tidelog.errors import RecordsDamagedError
+from tidelog.model import Acks, TopicPartition
 from tidelog_runtime.demo.replicas import find_replica
 
 DAMAGED, SOUND = "sea/0", "sea/1"
 BATCHES = (20, 20, 10)
 
 
-async def test_what_the_only_replica_had_to_cut_is_counted_and_not_denied(tmp_path: Path) -> None:
+async def readable(bootstrap: str, topic: str, partition: int) -> list[int]:
+    """The offsets that a consumer gets which skips what is damaged."""
+    assigned = TopicPartition(topic, partition)
+    offsets: list[int] = []
+    async with asyncio.timeout(TIMEOUT_SECONDS), Consumer(bootstrap, on_damage="skip") as consumer:
+        consumer.assign([assigned])
+        while not offsets or offsets[-1] < sum(BATCHES) - 1:
+            offsets += [record.offset for record in await consumer.poll()]
+    return offsets
+
+
+async def test_damage_in_the_only_replica_costs_one_batch_and_is_explained(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, controllers=1, brokers=1) as cluster:
         topic, partition = split(DAMAGED)
         described = await create_topic(cluster, topic, partitions=2, replication_factor=1)
@@ -34,18 +50,35 @@ async def test_what_the_only_replica_had_to_cut_is_counted_and_not_denied(tmp_pa
             for records in BATCHES:
                 await append(cluster, name, [b"acknowledged"] * records, Acks.ALL)
         replica = find_replica(cluster.broker_data_dir(1), topic, partition, described.topic_id)
-        kept = flip_a_bit(replica)
-        await reads_from_the_start(cluster, DAMAGED)
-
-        found = await until_found(cluster, ("unclean_election", 1))
+        first = flip_a_bit(replica)
+        with pytest.raises(RecordsDamagedError) as damaged:
+            await until_damaged(cluster.bootstrap, topic, partition)
+        found = await until_found(cluster, ("records_damaged", 1))
+        offsets = await readable(cluster.bootstrap, topic, partition)
+        await append(cluster, DAMAGED, [b"more"], Acks.ALL)
         status, traced = await tidelog(cluster, "trace", DAMAGED)
+        await cluster.kill(1)
+        cluster.start_broker(1)
+        await cluster.ready()
+        again = await readable(cluster.bootstrap, topic, partition)
+        kept = list((cluster.broker_data_dir(1) / "evidence").iterdir())
 
-    unclean = the(found, "unclean_election")
-    assert (unclean.topic, unclean.partition) == (topic, partition)
-    lost = sum(BATCHES) - kept
-    assert 0 < lost < sum(BATCHES)
-    assert f"{lost} records that replicas were known to hold were cut" in said(unclean)
+    lost = range(damaged.value.first_offset, damaged.value.next_offset)
+    assert (lost.start, len(lost)) == (first, BATCHES[1])
+    assert offsets == [o for o in range(sum(BATCHES)) if o not in lost]
+    assert again[: len(offsets)] == offsets
+    finding = the(found, "records_damaged")
+    assert (finding.topic, finding.partition, finding.severity) == (topic, partition, "critical")
+    assert f"offsets {lost.start} to {lost.stop - 1} are damaged" in said(finding)
     assert_not_blamed(found, SOUND)
     assert status == ExitStatus.DONE, traced
-    assert f"lost_records {lost}" in traced, traced
-    assert f"log_end_offset {sum(BATCHES)} -> {kept}" in traced, traced
+    assert "batch_damaged" in traced.replace(" ", "_"), traced
+    assert len(kept) == 1
+
+
+async def until_damaged(bootstrap: str, topic: str, partition: int) -> None:
+    """Reads from the start; the first reads find the damage, and wait until it is sealed."""
+    async with asyncio.timeout(TIMEOUT_SECONDS), Consumer(bootstrap) as consumer:
+        consumer.assign([TopicPartition(topic, partition)])
+        while True:
+            await consumer.poll()

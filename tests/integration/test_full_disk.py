@@ -19,7 +19,7 @@ from integration.waiting import until
 from integration.wire_client import WireClient, assert_refused, values_of, wire_batch
 from tidelog.client.descriptions import TopicDescription
 from tidelog.log_dump import dump_log
-from tidelog.state_changes.event import Cause, Kind, StateChange
+from tidelog.state_changes.event import Cause, Kind, Stage, StateChange
 from tidelog.v1 import errors_pb2
 from tidelog_runtime.demo.replicas import find_replica
 from tidelog_runtime.local.cluster import LocalCluster
@@ -160,7 +160,8 @@ async def test_a_leader_whose_disk_is_full_transfers_leadership(disk: Disk) -> N
     records = [r for r in await read(cluster, topic) if r.partition == number]
 
     assert leader != FULL
-    assert [(e.partition, e.cause) for e in told] == [(number, Cause.DISK_FULL)]
+    completed = [e for e in told if e.stage is Stage.COMPLETED]
+    assert [(e.partition, e.cause) for e in completed] == [(number, Cause.DISK_FULL)]
     (full,) = found
     assert full.broker == FULL
     assert "leadership of 1 partition transferred to other brokers" in full.summary

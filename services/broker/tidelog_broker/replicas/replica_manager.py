@@ -480,6 +480,11 @@ class ReplicaManager:
                 ErrorCode.STORAGE_ERROR, f"{partition.name} cannot be {what}: {error}"
             )
         self.on_failure(key, error)
+        if partition.leading is not None:
+            # The only copy: it leads on, and the batch becomes unreadable in a moment.
+            return TidelogError(
+                ErrorCode.STORAGE_ERROR, f"{partition.name} is being checked, try again: {error}"
+            )
         return self.not_led_here(partition.name, partition)
 
     def log_failed(self, key: ReplicaKey, error: LogError) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tidelog.errors import RecordsDamagedError
+from tidelog.errors import ErrorCode, RecordsDamagedError
 from tidelog.model import NO_EPOCH
 from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_broker.partition.partition import Partition
@@ -59,6 +59,16 @@ async def test_the_only_copy_leads_on_and_keeps_all_but_the_damaged_batch() -> N
     assert consume(partition, 2) == [2]
     append(partition, b"more")
     assert partition.log.log_end_offset == 4
+    await broker.stop()
+
+
+async def test_who_reads_the_damage_is_told_to_try_again_until_it_is_sealed() -> None:
+    broker = Broker()
+    partition = await three_alone(broker)
+    flip(broker, len(broker.disk.names[SEGMENT].data) // 2)
+    error = broker.read(partition)
+    assert error is not None
+    assert (error.code, error.retriable) == (ErrorCode.STORAGE_ERROR, True)
     await broker.stop()
 
 
