@@ -27,8 +27,9 @@ from tidelog_runtime.clock import Clock
 # In one go, in a thread: some milliseconds of a processor.
 CHUNK_BYTES = 1 << 20
 FULL_RATE_CHUNK_BYTES = 8 << 20
-# At its own rate it takes no more of a processor than this, however small the batches are.
-MAX_CPU_SHARE = 0.01
+# At its own rate the thread takes no more of a processor than this, however small the batches are:
+# what surrounds it takes about as much again.
+MAX_CPU_SHARE = 0.005
 # A pass over little data is spread no thinner than this.
 LEAST_BYTES_PER_SECOND = 64 << 10
 MAX_PAUSE_S = 60.0
