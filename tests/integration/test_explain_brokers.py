@@ -122,7 +122,7 @@ async def test_a_dead_and_a_paused_broker_are_told_apart(
     assert healthy == []
     assert_not_blamed(whole, pairs[1, 2], pairs[2, 1])
     assert status == ExitStatus.FAILED
-    assert f"replica_dead: broker {DEAD} is dead" in output
+    assert f"replica_dead: broker {DEAD} is gone" in output
     assert f"No answer from broker-{DEAD} at" in output
 
 

@@ -28,7 +28,7 @@ CAUGHT_UP_LATELY_MS = 1_000
 FIRST_FETCH_MS = 3_000
 
 _OF_LIFE = {
-    Life.DEAD: Reason(Root(causes.REPLICA_DEAD), "is dead"),
+    Life.DEAD: Reason(Root(causes.REPLICA_DEAD), "is gone"),
     Life.PAUSED: Reason(Root(causes.BROKER_PAUSED), "takes connections and does not answer"),
     Life.UNREACHABLE: Reason(Root(causes.BROKER_UNREACHABLE), "cannot be reached"),
 }

@@ -17,8 +17,8 @@ from tidelog.wording import plural
 MAX_DESCRIBED = 3
 
 _SUMMARY = {
-    causes.REPLICA_DEAD: "broker {broker} is dead",
-    causes.BROKER_STOPPED: "broker {broker} was stopped and is not back",
+    causes.REPLICA_DEAD: "broker {broker} is gone",
+    causes.BROKER_STOPPED: "broker {broker} is gone: it was stopped and is not back",
     causes.BROKER_CANNOT_START: "broker {broker} cannot start",
     causes.BROKER_PAUSED: "broker {broker} stands still: it takes connections and answers nothing",
     causes.BROKER_UNREACHABLE: "broker {broker} cannot be reached from here",
@@ -206,8 +206,8 @@ def _summary(view: ClusterView, root: Root) -> str:
     said = _SUMMARY[root.cause].format(broker=root.broker)
     left = _own_word(view, root)
     if left is not None:
-        how = "has crashed" if root.cause == causes.REPLICA_DEAD else "cannot start"
-        return f"broker {root.broker} {how} ({left.reason})"
+        how = "it has crashed" if root.cause == causes.REPLICA_DEAD else "it cannot start"
+        return f"broker {root.broker} is gone: {how} ({left.reason})"
     if root.cause == causes.DISK_FULL and disk_room.lacks_inodes(view, root.broker):
         said = f"broker {root.broker} has no inodes left on its disk"
     if root.cause in (causes.DISK_FULL, causes.DISK_ERROR):

@@ -40,7 +40,7 @@ class Explanation(AnswerBody):
                         {
                             "cause": "replica_dead",
                             "severity": "warning",
-                            "summary": "broker 2 is dead",
+                            "summary": "broker 2 is gone",
                             "evidence": ["its address 127.0.0.1:7502 refuses connections"],
                             "next_step": "start broker 2 again",
                             "topic": "",

@@ -43,7 +43,7 @@ def test_a_dead_broker_is_one_finding_with_all_that_follows_from_it(
     dead = findings[0]
     assert (dead.broker, dead.severity, dead.partition_count) == (2, "critical", 17)
     assert dead.summary == (
-        "broker 2 is dead: 3 partitions below min ISR, out of the ISR of 17 partitions"
+        "broker 2 is gone: 3 partitions below min ISR, out of the ISR of 17 partitions"
     )
     assert "ended at 2023-11-14T22:12:45Z (35.0 s ago): broker_crashed" in said(dead)
     assert "broker_crashed" in said(dead)
@@ -122,7 +122,7 @@ def test_a_broker_that_was_stopped_in_order_and_is_missed_is_not_called_dead(
     findings = cluster.explain()
     stopped = found(findings, "broker_stopped")
     assert (stopped.broker, stopped.partitions) == (2, ("sea/0",))
-    assert stopped.summary.startswith("broker 2 was stopped and is not back")
+    assert stopped.summary.startswith("broker 2 is gone: it was stopped and is not back")
     assert "dead" not in said(stopped)
     assert "why it ended" not in said(stopped)
     assert "broker_stopped" in said(stopped)
@@ -414,7 +414,7 @@ def test_an_orderly_end_after_a_fault_is_a_crash_with_its_reason(
     findings = cluster.explain()
     assert causes_of(findings) == ["replica_dead"]
     assert findings[0].summary.startswith(
-        "broker 2 has crashed (task log-syncer failed: MemoryError: raise its limit): "
+        "broker 2 is gone: it has crashed (task log-syncer failed: MemoryError: raise its limit): "
     )
     assert "its process ended with a fault on north at 2023-11-14T22:13:16Z" in said(findings[0])
 
@@ -426,7 +426,10 @@ def test_a_start_that_failed_is_told_with_the_reason_that_the_broker_gave(
     left_behind(cluster, "data_directory", reason)
     findings = cluster.explain()
     assert causes_of(findings) == ["broker_cannot_start"]
-    assert f"broker 2 cannot start ({reason}): out of the ISR of 1 partition" == findings[0].summary
+    assert (
+        f"broker 2 is gone: it cannot start ({reason}): out of the ISR of 1 partition"
+        == findings[0].summary
+    )
     assert findings[0].next_step.startswith("Correct what its last start reported")
 
 

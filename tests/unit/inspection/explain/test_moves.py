@@ -71,7 +71,7 @@ def test_a_move_that_waits_for_a_dead_broker_says_so(cluster: DescribedCluster) 
     findings = cluster.explain()
     waits = found(findings, "move_waits")
     assert (waits.severity, waits.broker) == ("warning", 4)
-    assert "broker 4 is dead" in said(waits)
+    assert "broker 4 is gone" in said(waits)
     assert "tidelog operations cancel grow-1" in waits.next_step
     assert waits.because == ("replica_dead of broker 4",)
     assert "1 move of partitions waiting for it" in said(found(findings, "replica_dead"))
@@ -151,7 +151,7 @@ def test_a_cancellation_that_waits_says_for_whom_and_why(cluster: DescribedClust
     text = said(waits)
     assert waits.severity == "warning"
     assert "is cancelled, and it cannot go back yet" in text
-    assert "broker 2 is dead; broker 3 is dead" in text
+    assert "broker 2 is gone; broker 3 is gone" in text
     assert "Help brokers 2, 3" in text
 
 

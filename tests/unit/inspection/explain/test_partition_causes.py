@@ -116,7 +116,7 @@ def test_a_leader_that_died_and_that_nobody_replaces_is_no_leader(
     cluster.kill(2)
     cluster.stop_controller()
     missing = found(cluster.explain(), "no_leader")
-    assert "led by broker 2, which is dead" in missing.summary
+    assert "led by broker 2, which is gone" in missing.summary
     assert missing.because == ("replica_dead of broker 2", "no_controller")
 
 
