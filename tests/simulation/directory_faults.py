@@ -24,6 +24,11 @@ def _nothing() -> None:
     pass
 
 
+def is_unreadable(broker: BrokerProcess) -> bool:
+    """Bits of it were flipped: rules could not read what a copy of it holds."""
+    return broker.machine.disk.flipped > 0
+
+
 class DirectoryFaults:
     def __init__(self, world: World) -> None:
         self._world = world
@@ -63,6 +68,8 @@ class DirectoryFaults:
     def _copied_directory(self, fault: Fault, _: random.Random) -> End:
         """While the first process runs, or is paused, or is dead."""
         broker = self._broker(fault)
+        if is_unreadable(broker):
+            return _nothing
         copy = SimDisk()
         copy.restore(broker.machine.disk.contents())
         return self._run_twin(broker, copy)
@@ -70,6 +77,8 @@ class DirectoryFaults:
     def _restored_directory(self, fault: Fault, _: random.Random) -> End:
         """At the end, from a backup that was taken at the begin."""
         broker = self._broker(fault)
+        if is_unreadable(broker):
+            return _nothing
         backup = broker.machine.disk.contents()
 
         def restore() -> None:
@@ -85,6 +94,8 @@ class DirectoryFaults:
     def _swapped_directory(self, fault: Fault, _: random.Random) -> End:
         """An empty one replaces it, and at the end it comes back: each time an operator says so."""
         broker = self._broker(fault)
+        if is_unreadable(broker):
+            return _nothing
         first = broker.machine.disk
         self._put_disk(broker, SimDisk())
 

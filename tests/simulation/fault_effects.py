@@ -145,6 +145,10 @@ def _has_data(world: World, fault: Fault) -> bool:
     return bool(_service(world, fault).machine.disk.paths())
 
 
+def _can_be_copied(world: World, fault: Fault) -> bool:
+    return _has_data(world, fault) and not _service(world, fault).machine.disk.flipped
+
+
 def _twin(world: World, fault: Fault) -> BrokerProcess:
     broker = _service(world, fault)
     assert isinstance(broker, BrokerProcess)
@@ -154,9 +158,9 @@ def _twin(world: World, fault: Fault) -> BrokerProcess:
 def _contents_changed(world: World, fault: Fault, begin: _Begin) -> HadEffect:
     """Since the backup was taken."""
     disk = _service(world, fault).machine.disk
-    before = disk.contents()
+    before, can_be_copied = disk.contents(), _can_be_copied(world, fault)
     begin()
-    return lambda: disk.contents() != before
+    return lambda: can_be_copied and disk.contents() != before
 
 
 _LOOKS: dict[str, _Look] = {
@@ -170,9 +174,9 @@ _LOOKS: dict[str, _Look] = {
     "reboot_all": _at_once(_any_is_up),
     "empty_disk": _at_once(_has_data),
     "second_process": _counted(lambda w, f: _twin(w, f).rejected),
-    "copied_directory": _at_once(lambda w, f: _has_data(w, f) and not _twin(w, f).alive),
+    "copied_directory": _at_once(lambda w, f: _can_be_copied(w, f) and not _twin(w, f).alive),
     "restored_directory": _contents_changed,
-    "swapped_directory": _at_once(_has_data),
+    "swapped_directory": _at_once(_can_be_copied),
     "etcd_away": _at_once(_etcd_is_there),
     "etcd_leaderless": _counted(_refused_leaderless),
     "watch_loss": _counted(_denied_watches),

@@ -123,7 +123,8 @@ class LagWatch:
                 continue
             if store.has_lost_data_since(member, identity):
                 continue
-            replica = self._invariants.replicas.replicas.get((member.broker_id, identity))
+            machine_id = store.machine_of(member)
+            replica = self._invariants.replicas.replicas.get((machine_id, identity))
             end = replica.log.end if replica is not None else 0
             if end < needed:
                 raise Violation(
