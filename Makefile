@@ -103,6 +103,9 @@ bench-peers: $(STAMP) $(PEERS_STAMP)
 bench-grow: $(STAMP)
 	$(BIN)/python -m bench.grow $(if $(QUICK),--quick)
 
+bench-pauses: $(STAMP)
+	$(BIN)/python -m bench.pauses
+
 bench-console: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m bench.console $(if $(QUICK),--quick)
 

@@ -1,0 +1,1 @@
+"""How long one request can hold a service's event loop."""

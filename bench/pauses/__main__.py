@@ -1,0 +1,75 @@
+"""`make bench-pauses` (`python -m bench.pauses`): the longest pause of a service's event loop under
+the largest and the most expensive request of every RPC, in milliseconds: the median of five rounds.
+
+Exit status 1: a pause is longer than 50 ms. Written to out/pauses.json: `longest_pause_ms`, and
+`pauses`, one for each request. Measure on a machine that does nothing else."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import uvloop
+
+from bench import report
+from bench.pauses.run import Pause, of_cluster, running_cluster
+
+OUT = Path("out/pauses.json")
+MAX_PAUSE_MS = 50.0
+
+
+async def run(directory: Path, rounds: int) -> list[Pause]:
+    pauses: list[Pause] = []
+    async with running_cluster(directory) as cluster:
+        async for pause in of_cluster(cluster, rounds):
+            pauses.append(pause)
+            sys.stdout.write(
+                f"{pause.median_ms:8.1f} ms {pause.shortest_ms:8.1f}  {pause.service:10} "
+                f"{pause.case:45} {pause.answer}\n"
+            )
+            sys.stdout.flush()
+    return pauses
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.pauses", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5, help="of each request; default: 5")
+    rounds = parser.parse_args(argv).rounds
+    directory = Path(tempfile.mkdtemp(prefix="tidelog-pauses-"))
+    try:
+        pauses = uvloop.run(run(directory, rounds))
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    longest = max(pauses, key=lambda pause: pause.median_ms)
+    OUT.parent.mkdir(exist_ok=True)
+    OUT.write_text(
+        json.dumps(
+            {
+                "commit": report.commit(),
+                "rounds": rounds,
+                "longest_pause_ms": round(longest.median_ms, 1),
+                "pauses": [
+                    {
+                        "service": pause.service,
+                        "case": pause.case,
+                        "median_ms": round(pause.median_ms, 1),
+                        "answer": pause.answer,
+                    }
+                    for pause in pauses
+                ],
+            },
+            indent=2,
+        )
+    )
+    sys.stdout.write(
+        f"Longest: {longest.median_ms:.1f} ms, {longest.service}, {longest.case}; written: {OUT}\n"
+    )
+    return 1 if longest.median_ms > MAX_PAUSE_MS else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,264 @@
+"""The largest and the most expensive requests of every RPC.
+
+Every RPC of every service is asked what its messages allow: each repeated field is filled up to its
+limit (`largest`). What costs more than its size tells is written out for the RPCs that open, search
+or describe something (`EXPENSIVE`)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from google.protobuf.descriptor import FieldDescriptor, MethodDescriptor
+from google.protobuf.message_factory import GetMessageClass
+
+from tidelog.batch import new_batch
+from tidelog.compression import compress
+from tidelog.model import Batch, Codec
+from tidelog.record_batch import encode
+from tidelog.request_bounds import ENTRY_LIMITS, MAX_ENTRIES_PER_REQUEST, MAX_REQUEST_BYTES
+from tidelog.rpc.message_bounds import is_internal
+from tidelog.rpc.wire import batch_to_wire
+from tidelog.v1 import (
+    admin_pb2,
+    broker_pb2,
+    controller_pb2,
+    inspect_pb2,
+    replica_control_pb2,
+    replica_pb2,
+)
+from tidelog.wire_fields import encode_varint
+
+pb = broker_pb2
+
+BROKER = (broker_pb2, replica_pb2, replica_control_pb2, inspect_pb2)
+CONTROLLER = (admin_pb2, controller_pb2, inspect_pb2)
+
+# Of the topics that the requests are about.
+SMALL_TOPIC, WIDE_TOPIC, LARGE_TOPIC = "pauses", "pauses-wide", "pauses-large"
+WIDE_PARTITIONS = 1_000
+LARGE_BATCH_BYTES = 16 << 20
+_DECODED_BYTES = 64 << 20
+# Nested repeated fields are filled with fewer, so that the request stays within its bytes.
+_NESTED_ENTRIES = 3
+
+
+class Case(NamedTuple):
+    """`method`: `/package.Service/Method`. A stream of requests has this one."""
+
+    name: str
+    method: str
+    request: Any
+
+
+def rpcs_of(modules: Sequence[ModuleType]) -> Iterator[MethodDescriptor]:
+    for module in modules:
+        for service in module.DESCRIPTOR.services_by_name.values():
+            yield from service.methods
+
+
+def method_name(rpc: MethodDescriptor) -> str:
+    return f"/{rpc.containing_service.full_name}/{rpc.name}"
+
+
+def cases(modules: Sequence[ModuleType]) -> Iterator[Case]:
+    for rpc in rpcs_of(modules):
+        name = method_name(rpc)
+        yield Case(f"{rpc.name}: largest", name, largest(rpc))
+        for what, make in EXPENSIVE.get(name, {}).items():
+            yield Case(f"{rpc.name}: {what}", name, make())
+
+
+def largest(rpc: MethodDescriptor) -> Any:
+    """With as many entries as its limits and its bytes allow."""
+    made: Any = GetMessageClass(rpc.input_type)()
+    fields = list(rpc.input_type.fields)
+    repeated = [field for field in fields if field.is_repeated and field.containing_oneof is None]
+    room = MAX_REQUEST_BYTES if not is_internal(method_name(rpc)) else 4 * MAX_REQUEST_BYTES
+    for field in fields:
+        if not field.is_repeated:
+            _set(made, field)
+    for field in repeated:
+        _fill(made, field, room * 9 // 10 // len(repeated))
+    return made
+
+
+def _fill(message: Any, field: FieldDescriptor, room_bytes: int) -> None:
+    limit = ENTRY_LIMITS.get(field.full_name, MAX_ENTRIES_PER_REQUEST)
+    entries = getattr(message, field.name)
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        for number in range(min(limit, room_bytes // 40)):
+            if field.message_type.fields_by_name["key"].type == FieldDescriptor.TYPE_STRING:
+                with_text = field.message_type.fields_by_name["value"].type
+                is_text = with_text == FieldDescriptor.TYPE_STRING
+                entries[f"key-{number}"] = "1" if is_text else 1
+        return
+    if field.message_type is None:
+        entry = _scalar(field)
+        size = len(str(entry)) + 2
+        entries.extend([entry] * min(limit, room_bytes // size))
+        return
+    first = entries.add()
+    _set_all(first, depth=2)
+    size = first.ByteSize() + 5
+    for number in range(min(limit, max(room_bytes // size, 1)) - 1):
+        entry = entries.add()
+        entry.CopyFrom(first)
+        if "partition" in entry.DESCRIPTOR.fields_by_name:
+            entry.partition = number + 1
+
+
+def _set_all(message: Any, depth: int) -> None:
+    for field in message.DESCRIPTOR.fields:
+        if not field.is_repeated:
+            _set(message, field, depth)
+        elif field.message_type is None:
+            getattr(message, field.name).extend([_scalar(field)] * _NESTED_ENTRIES)
+        elif depth > 0 and not field.message_type.GetOptions().map_entry:
+            for _ in range(_NESTED_ENTRIES):
+                _set_all(getattr(message, field.name).add(), depth - 1)
+
+
+def _set(message: Any, field: FieldDescriptor, depth: int = 2) -> None:
+    if field.containing_oneof is not None and message.WhichOneof(field.containing_oneof.name):
+        return
+    if field.message_type is not None:
+        if depth > 0:
+            _set_all(getattr(message, field.name), depth - 1)
+    elif field.name == "topic":
+        message.topic = WIDE_TOPIC
+    elif field.type not in (FieldDescriptor.TYPE_ENUM, FieldDescriptor.TYPE_BOOL):
+        setattr(message, field.name, _scalar(field))
+
+
+def _scalar(field: FieldDescriptor) -> Any:
+    if field.type == FieldDescriptor.TYPE_STRING:
+        return WIDE_TOPIC if "topic" in field.name else "name-of-something-22"
+    if field.type == FieldDescriptor.TYPE_BYTES:
+        return b"bytes"
+    if field.type == FieldDescriptor.TYPE_BOOL:
+        return True
+    if field.type in (FieldDescriptor.TYPE_DOUBLE, FieldDescriptor.TYPE_FLOAT):
+        return 1.0
+    return 1
+
+
+# -- what costs more than its size tells ---------------------------------------------------
+
+
+def produce(topic: str, *batches: Batch) -> Any:
+    wire = [batch_to_wire(batch) for batch in batches]
+    partition = pb.ProducePartition(topic=topic, partition=0, batches=wire)
+    return pb.ProduceRequest(acks=pb.ACKS_LEADER, timeout_ms=30_000, partitions=[partition])
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def empty_records(count: int, stated: int | None = None) -> Batch:
+    """`stated`: in the header."""
+    plain = b"\x22" + encode_varint(count) + bytes(count)
+    return new_batch(
+        compress(Codec.ZSTD, plain),
+        codec=Codec.ZSTD,
+        record_count=count if stated is None else stated,
+        base_timestamp_ms=now_ms(),
+        max_timestamp_ms=now_ms(),
+    )
+
+
+def many_headers() -> Batch:
+    count, each = 100_000, 1_000
+    headers = {index: [("", b"")] * each for index in range(count // each)}
+    return encode([b"v"] * len(headers), timestamps_ms=now_ms(), headers=headers)
+
+
+def most_records(codec: Codec = Codec.NONE) -> Batch:
+    began = now_ms()
+    times = [began + index % 2 for index in range(100_000)]
+    return encode([b"v"] * len(times), [b"k"] * len(times), timestamps_ms=times, codec=codec)
+
+
+def zeros(codec: Codec) -> Batch:
+    """As much as a batch may hold once it is decompressed."""
+    return encode([bytes(_DECODED_BYTES - 1_024)], timestamps_ms=now_ms(), codec=codec)
+
+
+def incompressible() -> Batch:
+    block = bytes((index * 2_654_435_761 >> 7) & 0xFF for index in range(1 << 16))
+    return encode([block * ((LARGE_BATCH_BYTES >> 16) - 1)], timestamps_ms=now_ms())
+
+
+def wide_produce() -> Any:
+    batch = batch_to_wire(encode([b"v"], timestamps_ms=now_ms()))
+    return pb.ProduceRequest(
+        acks=pb.ACKS_LEADER,
+        timeout_ms=30_000,
+        partitions=[
+            pb.ProducePartition(topic=WIDE_TOPIC, partition=number, batches=[batch])
+            for number in range(WIDE_PARTITIONS)
+        ],
+    )
+
+
+def fetch(topic: str, partitions: int) -> Any:
+    return pb.FetchRequest(
+        max_wait_ms=100,
+        min_bytes=1,
+        max_bytes=32 << 20,
+        partitions=[
+            pb.FetchPartition(topic=topic, partition=n, current_leader_epoch=-1, max_bytes=32 << 20)
+            for n in range(partitions)
+        ],
+    )
+
+
+def list_offsets(topic: str, partitions: int, times: int = 1) -> Any:
+    return pb.ListOffsetsRequest(
+        partitions=[
+            pb.ListOffsetsPartition(
+                topic=topic,
+                partition=n,
+                current_leader_epoch=-1,
+                position=pb.OFFSET_POSITION_TIMESTAMP,
+                timestamp_ms=1,
+            )
+            for _ in range(times)
+            for n in range(partitions)
+        ]
+    )
+
+
+_BROKER = "/tidelog.v1.BrokerService"
+EXPENSIVE: dict[str, dict[str, Callable[[], Any]]] = {
+    f"{_BROKER}/Produce": {
+        "40 million empty records": lambda: produce(SMALL_TOPIC, empty_records(40_000_000)),
+        "40 million lengths of one record": lambda: produce(
+            SMALL_TOPIC, empty_records(40_000_000, 1)
+        ),
+        "100,000 headers": lambda: produce(SMALL_TOPIC, many_headers()),
+        "100,000 records": lambda: produce(SMALL_TOPIC, most_records()),
+        "100,000 records, gzip": lambda: produce(SMALL_TOPIC, most_records(Codec.GZIP)),
+        "64 MiB decoded, zstd": lambda: produce(LARGE_TOPIC, zeros(Codec.ZSTD)),
+        "64 MiB decoded, gzip": lambda: produce(LARGE_TOPIC, zeros(Codec.GZIP)),
+        "64 MiB decoded, lz4": lambda: produce(LARGE_TOPIC, zeros(Codec.LZ4)),
+        "16 MiB": lambda: produce(LARGE_TOPIC, incompressible()),
+        "2,000 batches": lambda: produce(
+            SMALL_TOPIC, *[encode([b"v"], timestamps_ms=now_ms())] * 2_000
+        ),
+        "1,000 partitions": wide_produce,
+    },
+    f"{_BROKER}/Fetch": {
+        "1,000 partitions": lambda: fetch(WIDE_TOPIC, WIDE_PARTITIONS),
+        "32 MiB": lambda: fetch(LARGE_TOPIC, 1),
+    },
+    f"{_BROKER}/ListOffsets": {
+        "by time, of 1,000 partitions": lambda: list_offsets(WIDE_TOPIC, WIDE_PARTITIONS),
+        "by time, large batches": lambda: list_offsets(LARGE_TOPIC, 1, 64),
+        "by time, many headers": lambda: list_offsets(SMALL_TOPIC, 1, 64),
+    },
+    f"{_BROKER}/Metadata": {"all topics": pb.MetadataRequest},
+}

@@ -1,0 +1,159 @@
+"""Sends each request to the service that serves it, and measures the longest pause of its event
+loop meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import grpc
+import grpc.aio
+from google.protobuf.message_factory import GetMessageClass
+
+from bench.pauses import requests
+from bench.pauses.probing import Probe, probing
+from bench.pauses.requests import Case
+from tidelog.client import Admin
+from tidelog.rpc.channels import open_channel
+from tidelog.v1 import broker_pb2 as pb
+from tidelog_runtime.local.cluster import LocalCluster
+
+ANSWER_TIMEOUT_S = 60.0
+# Of a stream that has no end of its own.
+STREAM_S = 0.5
+# A pause that shows in the answers that were on their way when the request was answered.
+SETTLED_S = 0.05
+
+
+class Pause(NamedTuple):
+    """`seconds`: the longest of the pauses in each round. `answer`: how the request ended."""
+
+    service: str
+    case: str
+    seconds: tuple[float, ...]
+    answer: str
+
+    @property
+    def median_ms(self) -> float:
+        return sorted(self.seconds)[len(self.seconds) // 2] * 1000
+
+    @property
+    def shortest_ms(self) -> float:
+        """What the request itself costs: whatever else the machine does only adds to it."""
+        return min(self.seconds) * 1000
+
+
+async def make_topics(bootstrap: str) -> None:
+    async with Admin(bootstrap) as admin:
+        await admin.create_topic(requests.SMALL_TOPIC, 1, 1)
+        await admin.create_topic(
+            requests.LARGE_TOPIC, 1, 1, config={"max_batch_bytes": str(16 << 20)}
+        )
+        await admin.create_topic(requests.WIDE_TOPIC, requests.WIDE_PARTITIONS, 1)
+
+
+async def measured(
+    service: str, address: str, modules: Sequence[ModuleType], rounds: int
+) -> AsyncIterator[Pause]:
+    """A pause for each case, as they are measured."""
+    async with probing(address) as probe, open_channel(address) as channel:
+        for case in requests.cases(modules):
+            answer, seconds = "", []
+            for _ in range(rounds):
+                began = time.monotonic()
+                answer = await _answer(channel, case)
+                await asyncio.sleep(SETTLED_S)
+                await probe.next()
+                seconds.append(_longest(probe, began))
+            yield Pause(service, case.name, tuple(seconds), answer)
+
+
+def _longest(probe: Probe, since: float) -> float:
+    return probe.longest_s(since)
+
+
+async def _answer(channel: grpc.aio.Channel, case: Case) -> str:
+    rpc = _rpc(case.method)
+    response = GetMessageClass(rpc.output_type)
+    serialize, parse = _serialize, response.FromString
+    try:
+        if rpc.client_streaming:
+            call: Any = channel.stream_stream(case.method, serialize, parse)(iter([case.request]))
+            return await _first(call)
+        if rpc.server_streaming:
+            call = channel.unary_stream(case.method, serialize, parse)(case.request)
+            return await _first(call)
+        call = channel.unary_unary(case.method, serialize, parse)
+        await call(case.request, timeout=ANSWER_TIMEOUT_S)
+    except grpc.aio.AioRpcError as error:
+        return f"{error.code().name}: {(error.details() or '')[:80]}"
+    return "OK"
+
+
+async def _first(call: Any) -> str:
+    try:
+        async with asyncio.timeout(STREAM_S):
+            await call.read()
+    except TimeoutError:
+        return "OK, open"
+    finally:
+        call.cancel()
+    return "OK"
+
+
+def _serialize(message: Any) -> bytes:
+    data: bytes = message.SerializeToString()
+    return data
+
+
+def _rpc(method: str) -> Any:
+    for rpc in requests.rpcs_of((*requests.BROKER, *requests.CONTROLLER)):
+        if requests.method_name(rpc) == method:
+            return rpc
+    raise AssertionError(f"{method} is of no service")
+
+
+async def of_cluster(cluster: LocalCluster, rounds: int) -> AsyncIterator[Pause]:
+    """Of its first broker, and of its active controller."""
+    await make_topics(cluster.bootstrap)
+    broker, controller = await _addresses(cluster)
+    for service, address, modules in (
+        ("broker", broker, requests.BROKER),
+        ("controller", controller, requests.CONTROLLER),
+    ):
+        async for pause in measured(service, address, modules, rounds):
+            yield pause
+
+
+async def _addresses(cluster: LocalCluster) -> tuple[str, str]:
+    first = cluster.bootstrap.split(",")[0]
+    async with open_channel(first) as channel:
+        call: Any = channel.unary_unary(
+            "/tidelog.v1.BrokerService/Metadata", _serialize, pb.MetadataResponse.FromString
+        )
+        found = await call(pb.MetadataRequest(cluster_only=True), timeout=ANSWER_TIMEOUT_S)
+    return first, found.controller.address
+
+
+@asynccontextmanager
+async def running_cluster(directory: Path) -> AsyncIterator[LocalCluster]:
+    cluster = LocalCluster(
+        directory,
+        brokers=1,
+        controllers=1,
+        cluster="pauses",
+        usual_ports=False,
+        rng=random.Random(),
+    )
+    try:
+        await cluster.start()
+        await cluster.ready()
+        yield cluster
+    finally:
+        await cluster.stop()
