@@ -205,6 +205,19 @@ class RecentElections:
 
 
 @dataclass(frozen=True, slots=True)
+class HeardClock:
+    broker_id: int
+    skew_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClockDoubt:
+    reason: str
+    ahead_ms: int
+    for_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerState:
     broker_epoch: int
     state: str
@@ -231,6 +244,8 @@ class BrokerState:
     boot_id: str = ""
     disk_free_inodes: int = 0
     disk_inodes: int = 0
+    clocks: Sequence[HeardClock] = ()
+    clock_doubt: ClockDoubt | None = None
 
     @property
     def is_starting(self) -> bool:

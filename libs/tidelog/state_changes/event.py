@@ -80,6 +80,7 @@ class Kind(enum.Enum):
     BROKER_FENCED = "broker_fenced"  # its registration was ended because it seemed dead
     BROKER_STOPPING = "broker_stopping"
     BROKER_STALLED = "broker_stalled"  # its process stood still, and goes on
+    CLOCK_IN_DOUBT = "clock_in_doubt"  # nothing is deleted for its age until that is over
     REGISTRATION = "registration"  # the broker's own view of joining
     REGISTRATION_LOST = "registration_lost"  # its key is gone; it registers again
     COMMAND = "command"  # of a controller, as a whole: a full state, or one that is refused

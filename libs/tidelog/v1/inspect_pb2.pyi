@@ -428,6 +428,8 @@ class BrokerState(_message.Message):
     BOOT_ID_FIELD_NUMBER: _builtins.int
     DISK_FREE_INODES_FIELD_NUMBER: _builtins.int
     DISK_INODES_FIELD_NUMBER: _builtins.int
+    CLOCKS_FIELD_NUMBER: _builtins.int
+    CLOCK_DOUBT_FIELD_NUMBER: _builtins.int
     broker_epoch: _builtins.int
     """Creation revision of its registration; 0: it has none."""
     state: _builtins.str
@@ -503,6 +505,16 @@ class BrokerState(_message.Message):
         200 of these pairs.
         """
 
+    @_builtins.property
+    def clocks(self) -> _containers.RepeatedCompositeFieldContainer[Global___HeardClock]:
+        """Clocks of other brokers as their replica fetches and answers carried them within the last two
+        minutes, ordered by id.
+        """
+
+    @_builtins.property
+    def clock_doubt(self) -> Global___ClockDoubt:
+        """Set while this broker doubts its own wall clock."""
+
     def __init__(
         self,
         *,
@@ -531,14 +543,70 @@ class BrokerState(_message.Message):
         boot_id: _builtins.str = ...,
         disk_free_inodes: _builtins.int = ...,
         disk_inodes: _builtins.int = ...,
+        clocks: _abc.Iterable[Global___HeardClock] | None = ...,
+        clock_doubt: Global___ClockDoubt | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["elections", b"elections"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["clock_doubt", b"clock_doubt", "elections", b"elections"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "broker_epoch", b"broker_epoch", "controller_address", b"controller_address", "controller_epoch", b"controller_epoch", "controllers", b"controllers", "departures", b"departures", "disk_free_bytes", b"disk_free_bytes", "disk_free_inodes", b"disk_free_inodes", "disk_inodes", b"disk_inodes", "elections", b"elections", "has_full_state", b"has_full_state", "heard", b"heard", "leader_count", b"leader_count", "move_bytes_per_second", b"move_bytes_per_second", "pressures", b"pressures", "previous_end", b"previous_end", "registered", b"registered", "rejected_requests", b"rejected_requests", "rejected_starts", b"rejected_starts", "replica_count", b"replica_count", "replicas", b"replicas", "start_done", b"start_done", "start_phase", b"start_phase", "start_total", b"start_total", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "broker_epoch", b"broker_epoch", "clock_doubt", b"clock_doubt", "clocks", b"clocks", "controller_address", b"controller_address", "controller_epoch", b"controller_epoch", "controllers", b"controllers", "departures", b"departures", "disk_free_bytes", b"disk_free_bytes", "disk_free_inodes", b"disk_free_inodes", "disk_inodes", b"disk_inodes", "elections", b"elections", "has_full_state", b"has_full_state", "heard", b"heard", "leader_count", b"leader_count", "move_bytes_per_second", b"move_bytes_per_second", "pressures", b"pressures", "previous_end", b"previous_end", "registered", b"registered", "rejected_requests", b"rejected_requests", "rejected_starts", b"rejected_starts", "replica_count", b"replica_count", "replicas", b"replicas", "start_done", b"start_done", "start_phase", b"start_phase", "start_total", b"start_total", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___BrokerState: _TypeAlias = BrokerState  # noqa: Y015
+
+@_typing.final
+class HeardClock(_message.Message):
+    """Another broker's wall clock, compared with this one's."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BROKER_ID_FIELD_NUMBER: _builtins.int
+    SKEW_MS_FIELD_NUMBER: _builtins.int
+    broker_id: _builtins.int
+    skew_ms: _builtins.int
+    """By how much it is ahead of this broker's, in milliseconds, less what the message took."""
+    def __init__(
+        self,
+        *,
+        broker_id: _builtins.int = ...,
+        skew_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id", "skew_ms", b"skew_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HeardClock: _TypeAlias = HeardClock  # noqa: Y015
+
+@_typing.final
+class ClockDoubt(_message.Message):
+    """Why, and for how long, nothing is deleted for its age."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REASON_FIELD_NUMBER: _builtins.int
+    AHEAD_MS_FIELD_NUMBER: _builtins.int
+    FOR_MS_FIELD_NUMBER: _builtins.int
+    reason: _builtins.str
+    ahead_ms: _builtins.int
+    """By how much the clock seems to be ahead, in milliseconds."""
+    for_ms: _builtins.int
+    """For how long it has been in doubt."""
+    def __init__(
+        self,
+        *,
+        reason: _builtins.str = ...,
+        ahead_ms: _builtins.int = ...,
+        for_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ahead_ms", b"ahead_ms", "for_ms", b"for_ms", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClockDoubt: _TypeAlias = ClockDoubt  # noqa: Y015
 
 @_typing.final
 class RejectedRequests(_message.Message):

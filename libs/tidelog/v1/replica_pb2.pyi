@@ -41,6 +41,7 @@ class ReplicaFetchRequest(_message.Message):
     FORGOTTEN_FIELD_NUMBER: _builtins.int
     SYNCED_FIELD_NUMBER: _builtins.int
     HURRY_FIELD_NUMBER: _builtins.int
+    NOW_MS_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     """The follower."""
     broker_epoch: _builtins.int
@@ -83,6 +84,10 @@ class ReplicaFetchRequest(_message.Message):
     been answered by now, it means nothing. It has no response of its own, but from a leader
     without takes_hurry, which takes it for a late request.
     """
+    now_ms: _builtins.int
+    """The follower's wall clock when it sent this, in milliseconds since 1970 (UTC); 0: it does not
+    say.
+    """
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaFetchPartition]:
         """Served by turns, so that a busy partition does not starve the others."""
@@ -106,10 +111,11 @@ class ReplicaFetchRequest(_message.Message):
         forgotten: _abc.Iterable[Global___ForgottenPartition] | None = ...,
         synced: _builtins.bool = ...,
         hurry: _builtins.bool = ...,
+        now_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "forgotten", b"forgotten", "hurry", b"hurry", "leader_broker_epoch", b"leader_broker_epoch", "max_bytes", b"max_bytes", "max_wait_ms", b"max_wait_ms", "min_bytes", b"min_bytes", "partitions", b"partitions", "session_id", b"session_id", "session_sequence", b"session_sequence", "synced", b"synced"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "forgotten", b"forgotten", "hurry", b"hurry", "leader_broker_epoch", b"leader_broker_epoch", "max_bytes", b"max_bytes", "max_wait_ms", b"max_wait_ms", "min_bytes", b"min_bytes", "now_ms", b"now_ms", "partitions", b"partitions", "session_id", b"session_id", "session_sequence", b"session_sequence", "synced", b"synced"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -213,6 +219,7 @@ class ReplicaFetchResponse(_message.Message):
     SESSION_ID_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
     TAKES_HURRY_FIELD_NUMBER: _builtins.int
+    NOW_MS_FIELD_NUMBER: _builtins.int
     session_id: _builtins.int
     """The session to name in the next request; 0: there is none (the request was late, or
     is of a session that is not known any more), and the next request names every
@@ -220,6 +227,8 @@ class ReplicaFetchResponse(_message.Message):
     """
     takes_hurry: _builtins.bool
     """This leader knows requests with `hurry`: they have no response of their own."""
+    now_ms: _builtins.int
+    """The leader's wall clock when it sent this, in milliseconds since 1970 (UTC); 0: it does not say."""
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
         """Set when the request as a whole is refused."""
@@ -238,10 +247,11 @@ class ReplicaFetchResponse(_message.Message):
         session_id: _builtins.int = ...,
         partitions: _abc.Iterable[Global___ReplicaFetchPartitionResult] | None = ...,
         takes_hurry: _builtins.bool = ...,
+        now_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "partitions", b"partitions", "session_id", b"session_id", "takes_hurry", b"takes_hurry"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "now_ms", b"now_ms", "partitions", b"partitions", "session_id", b"session_id", "takes_hurry", b"takes_hurry"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -59,6 +59,7 @@ _UNWELCOME = frozenset(
         Kind.RESIGNATION,
         Kind.BROKER_FENCED,
         Kind.BROKER_STALLED,
+        Kind.CLOCK_IN_DOUBT,
         Kind.LEADER_UNREACHABLE,
         Kind.REGISTRATION_LOST,
         Kind.CONNECTION_LOST,

@@ -19,8 +19,9 @@ import structlog
 
 from tidelog.inspection.model import OPENS_LOGS, READS_METADATA, REGISTERS, TAKES_STATES
 from tidelog.model import TopicPartition
-from tidelog.state_changes.event import Cause, Change, Detail, Kind, Stage
+from tidelog.state_changes.event import NO_CHANGE, Cause, Change, Detail, Kind, Stage
 from tidelog_broker.background import Faults, RunBlocking, first_of, retry_pause
+from tidelog_broker.clock_check import ClockCheck, Doubt, Reading
 from tidelog_broker.config import BrokerConfig
 from tidelog_broker.damage.other_replicas import OtherReplicas
 from tidelog_broker.damage.replica_repair import ReplicaRepair
@@ -63,6 +64,7 @@ from tidelog_broker.requests.producer_names import ProducerNames
 from tidelog_broker.requests.purgatory import Purgatory
 from tidelog_broker.requests.replica_fetch import ReplicaFetch
 from tidelog_broker.start_progress import StartProgress
+from tidelog_broker.storage.clock_file import read_clock, write_clock
 from tidelog_broker.storage.cold_reads import ColdReads
 from tidelog_broker.storage.data_directory import DataDirectory, DataDirectoryError
 from tidelog_broker.storage.disk_use import UNKNOWN_DISK, LookAtDisk
@@ -202,6 +204,7 @@ class Broker:
         self._high_watermarks = HighWatermarkEvents(
             config.replica_lag_time_max_ms // 2, config.broker_id, state_changes
         )
+        self.clock_check = self._new_clock_check(disk, clock)
         self._maintenance = self._new_maintenance(clock)
         self.scrubber = Scrubber(
             disk,
@@ -217,6 +220,7 @@ class Broker:
         self._others = OtherReplicas(self.cache, config.broker_id)
         self._repair = self._new_repair(clock)
         self.inspection = self._new_inspection(clock, look_at_disk)
+        self.inspection.clock_check = self.clock_check
         self.inspection.rejections = self.produce.rejections
         self.inspection.previous_end = data_directory.previous_end
         self.inspection.boot_id = data_directory.identity.boot_id
@@ -228,6 +232,7 @@ class Broker:
         self.manager.on_store_revision = self.store.heard_of
         self.manager.on_full_state = self.start.count
         self._damaged: list[DamagedReplica] = []
+        self._clock_change = NO_CHANGE
         self._registration: Registration | None = None
         self._registering: asyncio.Task[None] | None = None
         self._watch: ClusterWatch | None = None
@@ -253,6 +258,33 @@ class Broker:
             ),
             note_revision=lambda: data_directory.note_revision(self.seen_revision),
             stray_events=StrayEvents(self.manager, lambda: self.cache.revision, self.state_changes),
+            clock_check=self.clock_check,
+            note_clock=self._note_clock,
+        )
+
+    def _new_clock_check(self, disk: Disk, clock: Clock) -> ClockCheck:
+        directory, boot_id = PurePath(self._config.data_dir), self._data_directory.identity.boot_id
+        now = Reading(clock.wall_ms(), clock.monotonic_ms(), boot_id)
+        check = ClockCheck(now, read_clock(disk, directory), self._tell_clock)
+        self._note_clock = lambda: write_clock(
+            disk, directory, Reading(*check.believed(clock.monotonic_ms()), boot_id)
+        )
+        self.manager.on_clock = lambda broker_id, wall_ms, own_ms: check.heard(
+            broker_id, wall_ms, own_ms, clock.monotonic_ms()
+        )
+        return check
+
+    def _tell_clock(self, doubt: Doubt, end: str) -> None:
+        """That nothing is deleted for its age from now on, or is again."""
+        if not end:
+            self._clock_change = self.state_changes.standing("clock", Cause.NONE)
+        self.state_changes.tell(
+            Kind.CLOCK_IN_DOUBT,
+            Stage.COMPLETED if end else Stage.REQUESTED,
+            change=self._clock_change,
+            broker=self._config.broker_id,
+            broker_epoch=self.manager.broker_epoch,
+            details={"reason": doubt.reason, "ahead_ms": doubt.ahead_ms, "end": end},
         )
 
     def _new_repair(self, clock: Clock) -> ReplicaRepair:
@@ -325,6 +357,8 @@ class Broker:
             self._move_throttle.sent_bytes,
             lambda: self._logs.damaged_batches.count,
             self.scrubber.progress,
+            self.clock_check,
+            clock,
         )
         return BrokerCollector(self.manager, vitals, clock)
 

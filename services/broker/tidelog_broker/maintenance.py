@@ -12,6 +12,7 @@ import structlog
 
 from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_broker.background import RunBlocking
+from tidelog_broker.clock_check import ClockCheck
 from tidelog_broker.log.errors import LogError
 from tidelog_broker.log.log import Log
 from tidelog_broker.partition.partition import Partition
@@ -51,6 +52,8 @@ class Maintenance:
         confirm_strays: ConfirmStrays,
         note_revision: Callable[[], None],
         stray_events: StrayEvents,
+        clock_check: ClockCheck,
+        note_clock: Callable[[], None] = lambda: None,
     ) -> None:
         self._manager = manager
         self._logs = logs
@@ -61,6 +64,8 @@ class Maintenance:
         self._confirm_strays = confirm_strays
         self._note_revision = note_revision
         self._stray_events = stray_events
+        self._clock_check = clock_check
+        self._note_clock = note_clock
         # By all replicas here, since the start.
         self.crowded_out = NOBODY
         # Checkpoints are written one at a time.
@@ -177,7 +182,12 @@ class Maintenance:
     async def delete_old(self, interval_ms: int) -> None:
         while True:
             await asyncio.sleep(interval_ms / 1000)
+            self._clock_check.check(self._clock.wall_ms(), self._clock.monotonic_ms())
             await self._delete_old_segments(list(self._manager.all()))
+            try:
+                await self._run_blocking(self._note_clock)
+            except OSError as error:
+                _log.warning("clock_not_written", reason=str(error))
 
     async def delete_strays(self, interval_ms: int, stray_retention_ms: int) -> None:
         while True:
@@ -275,7 +285,9 @@ class Maintenance:
         """The leader decides what is too old or too much; its followers delete what it has deleted,
         so that all replicas agree, and no other clock than the leader's counts."""
         if partition.leading is not None:
-            return log.delete_old_segments(self._clock.wall_ms(), partition.high_watermark)
+            now_ms = self._clock.wall_ms()
+            believed = self._clock_check.check(now_ms, self._clock.monotonic_ms())
+            return log.delete_old_segments(now_ms if believed else None, partition.high_watermark)
         return log.delete_below(min(partition.leader_log_start, partition.high_watermark))
 
 

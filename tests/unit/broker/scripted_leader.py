@@ -118,6 +118,12 @@ class Follower:
 
     # What a fetcher asks of its broker and of its peers.
 
+    def wall_ms(self) -> int:
+        return 0
+
+    def heard_clock(self, broker_id: int, wall_ms: int) -> None:
+        pass
+
     def address_of(self, broker_id: int) -> tuple[str, int] | None:
         assert broker_id == LEADER
         return self.leader

@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 from tidelog.model import Acks
 from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_broker.background import RunBlocking
+from tidelog_broker.clock_check import ClockCheck, Reading
 from tidelog_broker.log.log import Log
 from tidelog_broker.maintenance import ConfirmStrays, Maintenance
 from tidelog_broker.partition import producer_state
@@ -49,6 +50,8 @@ class Broker:
             state_changes,
         )
         self.high_watermarks = HighWatermarkEvents(250, 1, state_changes)
+        now = Reading(clock.wall_ms(), clock.monotonic_ms(), "boot")
+        self.clock_check = ClockCheck(now)
         self.stray_events = StrayEvents(self.replicas.manager, lambda: 77, state_changes)
         self.maintenance = self.with_blocking(at_once)
 
@@ -66,6 +69,7 @@ class Broker:
             confirm_strays=confirm_strays,
             note_revision=lambda: None,
             stray_events=self.stray_events,
+            clock_check=self.clock_check,
         )
 
     def log(self, number: int = 0) -> Log:
@@ -181,6 +185,20 @@ async def test_old_segments_are_deleted_up_to_the_high_watermark() -> None:
     async with at_work(broker.maintenance.delete_old(1000)):
         await asyncio.sleep(10)
     assert (partition.log.log_start_offset, partition.log.log_end_offset) == (2, 3)
+
+
+async def test_nothing_is_deleted_for_its_age_while_the_clock_is_in_doubt() -> None:
+    broker = Broker()
+    (partition,) = await broker.replicas.take(config=OLD)
+    await segments_of(broker, partition)
+    clock = broker.replicas.clock
+    broker.clock_check.heard(2, 1, 1 + 120_000, clock.monotonic_ms())
+    async with at_work(broker.maintenance.delete_old(1000)):
+        await asyncio.sleep(60)
+        assert partition.log.log_start_offset == 0
+        broker.clock_check.heard(2, 1, 1, clock.monotonic_ms())
+        await asyncio.sleep(2)
+        assert partition.log.log_start_offset == 2
 
 
 async def test_retention_goes_on_when_a_partition_is_removed_during_its_round() -> None:
@@ -360,6 +378,7 @@ async def oldest_catch_up_ms(broker: Broker, stalled_ms: int) -> int:
         confirm_strays=all_of_them,
         note_revision=lambda: None,
         stray_events=broker.stray_events,
+        clock_check=broker.clock_check,
     )
     async with at_work(maintenance.judge_isrs(100)):
         await asyncio.sleep(0.15)

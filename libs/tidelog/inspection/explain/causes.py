@@ -52,6 +52,8 @@ MEMORY_SHORT = "memory_short"
 CPU_STARVED = "cpu_starved"
 MANY_CONNECTIONS = "many_connections"  # of one client
 MACHINE_REBOOTED = "machine_rebooted"
+CLOCK_SKEW = "clock_skew"
+CLOCK_IN_DOUBT = "clock_in_doubt"  # nothing is deleted for its age meanwhile
 REPLICA_SLOW = "replica_slow"
 REPLICA_CATCHING_UP = "replica_catching_up"
 REPLICA_CUT_OFF = "replica_cut_off"
@@ -109,6 +111,8 @@ ORDER = (
     REPLICA_OUT_OF_ISR,
     COMMAND_OVERDUE,
     COMMAND_BACKLOG,
+    CLOCK_SKEW,
+    CLOCK_IN_DOUBT,
     NO_STANDBY,
     STANDBY_MISSING,
     DELETION_WAITS,

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence, Set
 from tidelog.inspection.explain import (
     broker_identity,
     causes,
+    clocks,
     control,
     instability,
     operations,
@@ -109,6 +110,7 @@ def _is_root(finding: Finding, named: Set[str]) -> bool:
 def _whole_cluster(view: ClusterView, following: roots.Following) -> Iterator[Finding]:
     yield from store.unreachable(view, following)
     yield from reboots.machine_rebooted(view, following)
+    yield from clocks.findings(view)
     yield from store_members.unreachable(view)
     if not store_members.explain_slowness(view):
         yield from store.slow(view)

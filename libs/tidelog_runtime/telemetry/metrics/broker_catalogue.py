@@ -231,6 +231,22 @@ MOVE_SENT_BYTES = counter(
     labels=("follower",),
     bound=MAX_RECEIVER_SERIES,
 )
+CLOCK_SKEW = gauge(
+    "tidelog_clock_skew_seconds",
+    "By how much another broker's clock is ahead of this one's, as its replica fetches and "
+    "answers carry it; negative: behind.",
+    "Beyond 5 s either way put the clocks right (`chronyc tracking`): timestamps, retention by "
+    "time and the order of events rest on them.",
+    labels=("peer",),
+    bound=MAX_RECEIVER_SERIES,
+)
+RETENTION_PAUSED = gauge(
+    "tidelog_retention_paused_seconds",
+    "For how long this broker has deleted nothing for its age, because its clock is in doubt; 0: "
+    "it is not.",
+    "Look what `tidelog explain` says of its clock, and put it right; it is believed again by "
+    "itself once other brokers agree, or after a day.",
+)
 ISR_SHRINKS = counter(
     "tidelog_isr_shrinks_total",
     "Times that this leader took replicas out of an ISR.",
@@ -406,6 +422,8 @@ BROKER_METRICS = (
     FOLLOWER_ADDING,
     FOLLOWER_ADDING_BYTES,
     MOVE_SENT_BYTES,
+    CLOCK_SKEW,
+    RETENTION_PAUSED,
     ISR_SHRINKS,
     ISR_EXPANDS,
     DATA_BYTES,

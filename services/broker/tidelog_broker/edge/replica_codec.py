@@ -36,6 +36,7 @@ async def request_to_wire(request: ReplicaFetchRequest) -> pb.ReplicaFetchReques
         session_id=request.session_id,
         session_sequence=request.session_sequence,
         synced=request.synced,
+        now_ms=request.now_ms,
         forgotten=[
             pb.ForgottenPartition(topic_id=topic_id, partition=partition)
             for topic_id, partition in request.forgotten
@@ -95,6 +96,7 @@ async def request_from_wire(wire: pb.ReplicaFetchRequest) -> ReplicaFetchRequest
         session_sequence=wire.session_sequence,
         synced=wire.synced,
         forgotten=[ReplicaKey(p.topic_id, p.partition) for p in wire.forgotten],
+        now_ms=wire.now_ms,
     )
 
 
@@ -215,6 +217,7 @@ async def response_to_wire(response: ReplicaFetchResponse) -> pb.ReplicaFetchRes
         partitions=await in_turns(result_to_wire, response.results),
         session_id=response.session_id,
         takes_hurry=True,
+        now_ms=response.now_ms,
     )
 
 
@@ -223,4 +226,5 @@ async def response_from_wire(wire: pb.ReplicaFetchResponse) -> ReplicaFetchRespo
         error_from_wire(wire.error) if wire.HasField("error") else None,
         await in_turns(_result_from_wire, wire.partitions),
         wire.session_id,
+        wire.now_ms,
     )

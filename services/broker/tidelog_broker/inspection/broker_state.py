@@ -12,6 +12,8 @@ from tidelog.inspection.model import (
     STARTED,
     BrokerPressure,
     BrokerState,
+    ClockDoubt,
+    HeardClock,
     RegisteredBroker,
     RegisteredController,
     ReplicaState,
@@ -22,6 +24,7 @@ from tidelog.inspection.model import (
 from tidelog.model import NO_EPOCH, TopicPartition
 from tidelog.version import installed_version
 from tidelog_broker.background import RunBlocking
+from tidelog_broker.clock_check import ClockCheck
 from tidelog_broker.inspection.replica_knowledge import ReplicaKnowledge
 from tidelog_broker.inspection.replica_state import failure_fields, is_well, replica_state
 from tidelog_broker.membership.metadata_cache import MetadataCache
@@ -77,6 +80,7 @@ class BrokerInspection:
         self.rejections = RejectionCounts()
         self.previous_end = ""
         self.boot_id = ""
+        self.clock_check: ClockCheck | None = None
 
     async def describe(self, request: StateRequest) -> ServiceState:
         error = self._not_found(request)
@@ -134,9 +138,24 @@ class BrokerInspection:
                 boot_id=self.boot_id,
                 disk_free_inodes=disk.free_inodes,
                 disk_inodes=disk.inodes,
+                clocks=self._clocks(),
+                clock_doubt=self._clock_doubt(),
             ),
             error=error,
         )
+
+    def _clocks(self) -> list[HeardClock]:
+        if self.clock_check is None:
+            return []
+        skews = self.clock_check.skews_ms(self._clock.monotonic_ms())
+        return [HeardClock(broker_id, skew_ms) for broker_id, skew_ms in skews.items()]
+
+    def _clock_doubt(self) -> ClockDoubt | None:
+        doubt = self.clock_check.doubt if self.clock_check is not None else None
+        if doubt is None:
+            return None
+        for_ms = self._clock.monotonic_ms() - doubt.since_ms
+        return ClockDoubt(doubt.reason, doubt.ahead_ms, for_ms)
 
     def _pressures(self) -> list[BrokerPressure]:
         """Its own as it finds them, those of others as it has read them."""

@@ -54,6 +54,9 @@ class BrokerCollector:
         sheet.tell(catalogue.PRODUCER_NAMES, vitals.producer_names())
         for follower, sent in sorted(vitals.move_sent_bytes.items()):
             sheet.tell(catalogue.MOVE_SENT_BYTES, sent, str(follower))
+        for broker_id, skew_ms in vitals.clock_skews_ms().items():
+            sheet.tell(catalogue.CLOCK_SKEW, skew_ms / 1000, str(broker_id))
+        sheet.tell(catalogue.RETENTION_PAUSED, vitals.retention_paused_ms() / 1000)
         disk = await vitals.disk_use()
         if disk != UNKNOWN_DISK:
             sheet.tell(catalogue.DISK_FREE, disk.free_bytes)

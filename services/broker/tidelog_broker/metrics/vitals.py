@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sized
 from typing import NamedTuple
 
+from tidelog_broker.clock_check import ClockCheck
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.metrics.replica_figures import Judges
 from tidelog_broker.partition.partition import Partition
@@ -19,7 +20,8 @@ from tidelog_runtime.clock import Clock
 
 
 class BrokerVitals(NamedTuple):
-    """`queues`: by the names in QUEUES. `move_sent_bytes`: by follower, and growing."""
+    """`queues`: by the names in QUEUES. `move_sent_bytes`: by follower, and growing.
+    `clock_skews_ms`: by broker that was heard lately."""
 
     registered: Callable[[], bool]
     has_full_state: Callable[[], bool]
@@ -31,6 +33,8 @@ class BrokerVitals(NamedTuple):
     move_sent_bytes: Mapping[int, int]
     damaged_batches: Callable[[], int]
     scrub: Callable[[], ScrubState]
+    clock_skews_ms: Callable[[], Mapping[int, int]] = dict
+    retention_paused_ms: Callable[[], int] = int
 
 
 def broker_vitals(
@@ -45,6 +49,8 @@ def broker_vitals(
     move_sent_bytes: Mapping[int, int],
     damaged_batches: Callable[[], int],
     scrub: Callable[[], ScrubState],
+    clock_check: ClockCheck,
+    clock: Clock,
 ) -> BrokerVitals:
     return BrokerVitals(
         registered=lambda: manager.broker_id in cache.brokers,
@@ -62,6 +68,10 @@ def broker_vitals(
         move_sent_bytes=move_sent_bytes,
         damaged_batches=damaged_batches,
         scrub=scrub,
+        clock_skews_ms=lambda: clock_check.skews_ms(clock.monotonic_ms()),
+        retention_paused_ms=lambda: (
+            clock.monotonic_ms() - clock_check.doubt.since_ms if clock_check.doubt else 0
+        ),
     )
 
 

@@ -122,6 +122,8 @@ class ReplicaManager:
         self.on_store_revision: Callable[[int], None] = lambda _: None
         # Told how many partitions of a full state are taken, and of how many.
         self.on_full_state: Callable[[int, int], None] = lambda *_: None
+        # Told which broker's clock said what, and what this broker's own said then.
+        self.on_clock: Callable[[int, int, int], None] = lambda *_: None
 
     # -- the controller's commands ---------------------------------------------------
 
@@ -444,6 +446,12 @@ class ReplicaManager:
             live.entry if live is not None else None,
             self._cache.leader_hint(name, partition.topic_id if partition is not None else ""),
         )
+
+    def wall_ms(self) -> int:
+        return self._clock.wall_ms()
+
+    def heard_clock(self, broker_id: int, wall_ms: int) -> None:
+        self.on_clock(broker_id, wall_ms, self._clock.wall_ms())
 
     def batch_limits(self, partition: Partition) -> BatchLimits:
         config = self._configs.of(partition.name)

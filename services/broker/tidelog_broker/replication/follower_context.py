@@ -33,6 +33,12 @@ class FollowerContext(Protocol):
     @property
     def broker_epoch(self) -> int: ...
 
+    def wall_ms(self) -> int:
+        """This broker's own clock."""
+
+    def heard_clock(self, broker_id: int, wall_ms: int) -> None:
+        """What another broker's clock said a moment ago; 0: it did not say."""
+
     def address_of(self, broker_id: int) -> tuple[str, int] | None:
         """Address and broker epoch of a live broker."""
 

@@ -330,6 +330,7 @@ class ReplicaFetcher:
             session_sequence=asked.session_sequence,
             synced=self._session.synced,
             forgotten=asked.forgotten,
+            now_ms=self._context.wall_ms(),
         )
 
     async def _fetch(self, address: str, request: ReplicaFetchRequest) -> bool:
@@ -347,6 +348,7 @@ class ReplicaFetcher:
             return False
         self.unanswered = None
         self._under_way = None
+        self._context.heard_clock(self._leader, response.now_ms)
         if response.error is not None:
             if self._failures == 0:
                 _log.info("replica_fetch_refused", leader=self._leader, why=response.error.message)

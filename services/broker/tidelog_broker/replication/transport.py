@@ -44,7 +44,8 @@ class FetchName(NamedTuple):
 class ReplicaFetchRequest(NamedTuple):
     """`session_sequence`: which request of its session this is, from 1 on; with NO_SESSION
     which session of the follower's life. `synced`: which of the follower's two fetches this
-    is (see `fetchers`). `forgotten`: partitions that leave the session."""
+    is (see `fetchers`). `forgotten`: partitions that leave the session. `now_ms`: the
+    follower's wall clock; 0: it does not say."""
 
     broker_id: int
     broker_epoch: int
@@ -57,6 +58,7 @@ class ReplicaFetchRequest(NamedTuple):
     session_sequence: int = 0
     synced: bool = False
     forgotten: Sequence[ReplicaKey] = ()
+    now_ms: int = 0
 
     @property
     def name(self) -> FetchName:
@@ -79,11 +81,13 @@ class ReplicaFetchResult(NamedTuple):
 
 
 class ReplicaFetchResponse(NamedTuple):
-    """`session_id`: to be named in the next request."""
+    """`session_id`: to be named in the next request. `now_ms`: the leader's wall clock; 0: it does
+    not say."""
 
     error: TidelogError | None
     results: Sequence[ReplicaFetchResult]
     session_id: int = NO_SESSION
+    now_ms: int = 0
 
 
 class PeerUnreachableError(Exception):

@@ -57,6 +57,11 @@ class ReplicaFetch:
     async def __call__(self, request: ReplicaFetchRequest) -> ReplicaFetchResponse:
         """Answers what is news to the follower; neither questions nor answers grow with the
         partitions that stand still."""
+        self._manager.heard_clock(request.broker_id, request.now_ms)
+        response = await self._respond(request)
+        return response._replace(now_ms=self._clock.wall_ms())
+
+    async def _respond(self, request: ReplicaFetchRequest) -> ReplicaFetchResponse:
         if request.leader_broker_epoch < self._manager.broker_epoch:
             return ReplicaFetchResponse(
                 TidelogError(

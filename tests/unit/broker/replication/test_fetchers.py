@@ -52,6 +52,12 @@ class Broker:
             MoveThrottle(3, MetadataCache(Keys("test")), virtual_clock(), lambda: None),
         )
 
+    def wall_ms(self) -> int:
+        return 0
+
+    def heard_clock(self, broker_id: int, wall_ms: int) -> None:
+        pass
+
     def address_of(self, broker_id: int) -> tuple[str, int] | None:
         return address_of(broker_id), epoch_of(broker_id)
 

@@ -1,0 +1,118 @@
+"""Clocks of brokers that differ, and brokers that doubt their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tidelog.inspection.explain import causes
+from tidelog.inspection.explain.cluster_view import ClusterView
+from tidelog.inspection.explain.words import span
+from tidelog.inspection.model import Finding
+
+# What timestamps of records and the order of events bear. The alert has the same bound.
+MAX_SKEW_MS = 5_000
+
+_PUT_RIGHT = (
+    "Put the clock of {which} right (`chronyc tracking` and `timedatectl` on its machine say what "
+    "its time service does); nothing has to be restarted."
+)
+
+
+class _Skew(NamedTuple):
+    """By how much `other`'s clock is ahead of `broker`'s, as that one heard it."""
+
+    broker: int
+    other: int
+    skew_ms: int
+
+
+def findings(view: ClusterView) -> Iterator[Finding]:
+    yield from _skews(view)
+    yield from _doubts(view)
+
+
+def _skews(view: ClusterView) -> Iterator[Finding]:
+    heard = [
+        _Skew(broker_id, clock.broker_id, clock.skew_ms)
+        for broker_id, state in sorted(view.brokers.items())
+        if state.broker is not None
+        for clock in state.broker.clocks
+    ]
+    differing = [skew for skew in heard if abs(skew.skew_ms) > MAX_SKEW_MS]
+    if not differing:
+        return
+    odd = _odd_ones(heard, differing)
+    for broker_id in odd:
+        about = [skew for skew in differing if broker_id in skew[:2]]
+        ahead_ms = _ahead_of_others(broker_id, about)
+        how = f"{span(abs(ahead_ms))} {'ahead of' if ahead_ms > 0 else 'behind'}"
+        yield Finding(
+            causes.CLOCK_SKEW,
+            causes.WARNING,
+            f"the clock of broker {broker_id} is {how} those of the other brokers",
+            tuple(map(_evidence, about)),
+            _PUT_RIGHT.format(which=f"broker {broker_id}"),
+            broker=broker_id,
+        )
+    if not odd:
+        ids = sorted({broker_id for skew in differing for broker_id in skew[:2]})
+        which = " and ".join(map(str, ids)) if len(ids) == 2 else ", ".join(map(str, ids))
+        yield Finding(
+            causes.CLOCK_SKEW,
+            causes.WARNING,
+            f"the clocks of brokers {which} differ; which of them is wrong cannot be told from "
+            "here",
+            tuple(map(_evidence, differing)),
+            _PUT_RIGHT.format(which="the one that differs from a time server's"),
+        )
+
+
+def _odd_ones(heard: list[_Skew], differing: list[_Skew]) -> list[int]:
+    """Brokers that differ from most of the others with which they were compared, if these are
+    several."""
+    compared: dict[int, set[int]] = {}
+    apart: dict[int, set[int]] = {}
+    for pairs, found in ((heard, compared), (differing, apart)):
+        for broker, other, _ in pairs:
+            found.setdefault(broker, set()).add(other)
+            found.setdefault(other, set()).add(broker)
+    return [
+        broker_id
+        for broker_id, others in sorted(apart.items())
+        if len(compared[broker_id]) > 1 and 2 * len(others) > len(compared[broker_id])
+    ]
+
+
+def _ahead_of_others(broker_id: int, about: list[_Skew]) -> int:
+    """The middle one of what was heard."""
+    ahead = sorted(skew.skew_ms if skew.other == broker_id else -skew.skew_ms for skew in about)
+    return ahead[len(ahead) // 2]
+
+
+def _evidence(skew: _Skew) -> str:
+    how = "ahead of" if skew.skew_ms > 0 else "behind"
+    return (
+        f"broker-{skew.broker} heard the clock of broker {skew.other} {span(abs(skew.skew_ms))} "
+        f"{how} its own, in their replica fetches"
+    )
+
+
+def _doubts(view: ClusterView) -> Iterator[Finding]:
+    for broker_id, state in sorted(view.brokers.items()):
+        doubt = state.broker.clock_doubt if state.broker is not None else None
+        if doubt is None:
+            continue
+        yield Finding(
+            causes.CLOCK_IN_DOUBT,
+            causes.WARNING,
+            f"broker {broker_id} deletes nothing for its age, because its clock is in doubt",
+            (
+                f"broker-{broker_id} says of its clock: {doubt.reason}, by {span(doubt.ahead_ms)}; "
+                f"it has been in doubt for {span(doubt.for_ms)}",
+            ),
+            f"Compare the clock of broker {broker_id} with a time server's (`chronyc tracking`). "
+            "Where it is wrong put it right. Where it is right, it is believed once another broker "
+            "that is reachable has the same time, or after a day; retention_bytes holds meanwhile.",
+            broker=broker_id,
+        )

@@ -1,0 +1,127 @@
+"""Whether this broker's wall clock can be believed, before data is deleted for its age. Pure.
+
+It is compared with monotonic progress, in this process and, by what the last one left, across a
+restart; and with the clocks of other brokers, as their replica fetches and answers carry them.
+While it is in doubt, time-based retention pauses: for MAX_DOUBT_MS at the most, since a clock that
+is not put right may be right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+# Time servers step a clock by less, and no retention is that exact.
+MAX_STEP_MS = 60_000
+# A clock that is further from another broker's is one of the two that is wrong.
+MAX_SKEW_MS = 60_000
+# What a broker heard of another's clock counts for so long.
+PEER_VALID_MS = 120_000
+# After another boot nothing tells how long the machine was off: longer than this is doubted.
+MAX_OFF_MS = 24 * 3_600_000
+MAX_DOUBT_MS = 24 * 3_600_000
+
+
+class Reading(NamedTuple):
+    """Both clocks at one moment, and the boot to which the monotonic one belongs (empty: not
+    known)."""
+
+    wall_ms: int
+    monotonic_ms: int
+    boot_id: str
+
+
+class PeerClock(NamedTuple):
+    """`skew_ms`: by how much it was ahead of this broker's, less what the message took."""
+
+    skew_ms: int
+    heard_ms: int
+
+
+class Doubt(NamedTuple):
+    """`ahead_ms`: by how much the clock seems to be ahead. `since_ms`: monotonic."""
+
+    reason: str
+    ahead_ms: int
+    since_ms: int
+
+
+class ClockCheck:
+    """`doubt`: None while the clock is believed. `on_change` is called when that changes: with the
+    doubt, and how it ended (empty: it begins)."""
+
+    def __init__(
+        self,
+        now: Reading,
+        last: Reading | None = None,
+        on_change: Callable[[Doubt, str], None] = lambda _doubt, _end: None,
+    ) -> None:
+        self.doubt: Doubt | None = None
+        self.peers: dict[int, PeerClock] = {}
+        self._on_change = on_change
+        self._offset_ms = now.wall_ms - now.monotonic_ms
+        if last is None:
+            return
+        if last.boot_id and last.boot_id == now.boot_id:
+            self._offset_ms = last.wall_ms - last.monotonic_ms
+        elif now.wall_ms - last.wall_ms > MAX_OFF_MS:
+            # As though no time had passed.
+            self._offset_ms = last.wall_ms - now.monotonic_ms
+
+    def heard(self, broker_id: int, wall_ms: int, own_wall_ms: int, monotonic_ms: int) -> None:
+        """What another broker's clock said when its message was sent, a moment ago; 0: it does not
+        say."""
+        if wall_ms > 0:
+            self.peers[broker_id] = PeerClock(wall_ms - own_wall_ms, monotonic_ms)
+
+    def skews_ms(self, monotonic_ms: int) -> dict[int, int]:
+        """Of the brokers that were heard lately."""
+        return {
+            broker_id: peer.skew_ms
+            for broker_id, peer in sorted(self.peers.items())
+            if monotonic_ms - peer.heard_ms <= PEER_VALID_MS
+        }
+
+    def check(self, wall_ms: int, monotonic_ms: int) -> bool:
+        """Whether the clock can be believed now."""
+        ahead_ms = wall_ms - monotonic_ms - self._offset_ms
+        skews = self.skews_ms(monotonic_ms).values()
+        behind = sum(skew < -MAX_SKEW_MS for skew in skews)
+        agreeing = sum(abs(skew) <= MAX_SKEW_MS for skew in skews)
+        if behind and behind >= agreeing:
+            least = -max(skew for skew in skews if skew < -MAX_SKEW_MS)
+            reason = f"it is ahead of {behind} of the {len(skews)} other brokers that were heard"
+            self._begin(Doubt(reason, least, monotonic_ms))
+        elif ahead_ms <= MAX_STEP_MS:
+            self._end("the clock is right again")
+        elif agreeing > behind:
+            self._accept(ahead_ms, f"{agreeing} other brokers have the same time")
+        else:
+            reason = "it has jumped ahead of monotonic time"
+            self._begin(Doubt(reason, ahead_ms, monotonic_ms))
+        doubt = self.doubt
+        if doubt is not None and monotonic_ms - doubt.since_ms >= MAX_DOUBT_MS:
+            self._accept(ahead_ms, "it has lasted as long as it may")
+            # Until the other brokers that are behind are heard again.
+            self.peers.clear()
+        return self.doubt is None
+
+    def believed(self, monotonic_ms: int) -> tuple[int, int]:
+        """The wall time that goes with this monotonic time, as far as the clock is believed; and
+        that time: for the next process to compare with."""
+        return monotonic_ms + self._offset_ms, monotonic_ms
+
+    def _begin(self, doubt: Doubt) -> None:
+        if self.doubt is None:
+            self.doubt = doubt
+            self._on_change(doubt, "")
+        else:
+            self.doubt = doubt._replace(since_ms=self.doubt.since_ms)
+
+    def _accept(self, ahead_ms: int, why: str) -> None:
+        self._offset_ms += max(ahead_ms, 0)
+        self._end(why)
+
+    def _end(self, why: str) -> None:
+        if self.doubt is not None:
+            doubt, self.doubt = self.doubt, None
+            self._on_change(doubt, why)

@@ -1,0 +1,26 @@
+"""What a broker's clocks said last, on its disk: the next process compares its own with it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import PurePath
+
+from tidelog_broker.clock_check import Reading
+from tidelog_broker.log.disk import Disk
+
+CLOCK_NAME = "clock.json"
+
+
+def read_clock(disk: Disk, directory: PurePath) -> Reading | None:
+    """None where there is none, or none that can be read: nothing is compared then."""
+    try:
+        held = json.loads(disk.read_file(directory / CLOCK_NAME))
+        return Reading(int(held["wall_ms"]), int(held["monotonic_ms"]), str(held["boot_id"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def write_clock(disk: Disk, directory: PurePath, reading: Reading) -> None:
+    """Raises `OSError`."""
+    content = json.dumps(reading._asdict()).encode()
+    disk.write_atomically(directory / CLOCK_NAME, content, sync=False)
