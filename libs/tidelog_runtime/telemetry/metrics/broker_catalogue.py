@@ -31,6 +31,8 @@ MAX_TOPIC_SERIES = 50
 MAX_PEER_SERIES = 50
 # Brokers that moves add replicas to at once.
 MAX_RECEIVER_SERIES = 35
+# Other brokers whose clocks are compared; of a larger cluster the rest is not shown.
+MAX_HEARD_CLOCKS = 16
 
 PRODUCE, FETCH = "produce", "fetch"
 REPLICA_OUT, REPLICA_IN = "replica_out", "replica_in"
@@ -238,7 +240,7 @@ CLOCK_SKEW = gauge(
     "Beyond 5 s either way put the clocks right (`chronyc tracking`): timestamps, retention by "
     "time and the order of events rest on them.",
     labels=("peer",),
-    bound=MAX_RECEIVER_SERIES,
+    bound=MAX_HEARD_CLOCKS,
 )
 RETENTION_PAUSED = gauge(
     "tidelog_retention_paused_seconds",
