@@ -102,12 +102,15 @@ def _fill(message: Any, field: FieldDescriptor, room_bytes: int) -> None:
         return
     first = entries.add()
     _set_all(first, depth=2)
+    has_partition = "partition" in first.DESCRIPTOR.fields_by_name
     size = first.ByteSize() + 5
-    for number in range(min(limit, max(room_bytes // size, 1)) - 1):
+    for number in range(1, min(limit, max(room_bytes // size, 1))):
         entry = entries.add()
         entry.CopyFrom(first)
-        if "partition" in entry.DESCRIPTOR.fields_by_name:
-            entry.partition = number + 1
+        if has_partition:
+            entry.partition = number
+    if has_partition:
+        entries[0].partition = 0
 
 
 def _set_all(message: Any, depth: int) -> None:
@@ -246,8 +249,8 @@ EXPENSIVE: dict[str, dict[str, Callable[[], Any]]] = {
         "64 MiB decoded, gzip": lambda: produce(LARGE_TOPIC, zeros(Codec.GZIP)),
         "64 MiB decoded, lz4": lambda: produce(LARGE_TOPIC, zeros(Codec.LZ4)),
         "16 MiB": lambda: produce(LARGE_TOPIC, incompressible()),
-        "2,000 batches": lambda: produce(
-            SMALL_TOPIC, *[encode([b"v"], timestamps_ms=now_ms())] * 2_000
+        "1,000 batches": lambda: produce(
+            SMALL_TOPIC, *[encode([b"v"], timestamps_ms=now_ms())] * 1_000
         ),
         "1,000 partitions": wide_produce,
     },

@@ -17,6 +17,7 @@ from tidelog.wire_fields import (
     BYTES,
     VARINT,
     MalformedMessageError,
+    Plain,
     WireField,
     encode_varint,
     skip_fields,
@@ -69,7 +70,7 @@ class Layout(NamedTuple):
         return sum(piece.size for piece in self.columns.get(number, ()))
 
 
-def find_layout(plain: bytes, max_headers: int | None = None) -> Layout:
+def find_layout(plain: Plain, max_headers: int | None = None) -> Layout:
     """Of a message that is not compressed any more. Raises `TidelogError` (INVALID_BATCH) for what
     is no message, and for more than `max_headers`, as soon as they are found."""
     layout = Layout(Span(0, 0), Span(0, 0), {}, [])
@@ -109,7 +110,7 @@ def _with_field(layout: Layout, field: WireField) -> Layout:
     return layout
 
 
-def _check_header(plain: bytes, start: int, end: int) -> None:
+def _check_header(plain: Plain, start: int, end: int) -> None:
     """Whether it can be parsed at the cost of its content: it may hold unknown fields alone."""
     if end - start <= _WALKED_HEADER_BYTES:
         return
@@ -139,7 +140,7 @@ def check_column_sizes(layout: Layout, record_count: int) -> None:
             )
 
 
-def field_spans(plain: bytes, number: int) -> list[Span]:
+def field_spans(plain: Plain, number: int) -> list[Span]:
     """Where the fields of one number lie, with their tags, of a message whose layout was found."""
     spans: list[Span] = []
     position = 0
@@ -151,11 +152,11 @@ def field_spans(plain: bytes, number: int) -> list[Span]:
 
 
 def parse_columns(
-    plain: bytes, layout: Layout, *, with_headers: bool = True
+    plain: Plain, layout: Layout, *, with_headers: bool = True
 ) -> record_batch_pb2.RecordBatch:
     """Lengths, times and headers; keys and values stay where they are. Raises `TidelogError`
     (INVALID_BATCH)."""
-    parts: list[bytes] = []
+    parts: list[bytes | bytearray] = []
     for number, pieces in layout.columns.items():
         size = sum(piece.size for piece in pieces)
         parts += [bytes([number << 3 | BYTES]), encode_varint(size)]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from tidelog import batch_layout
 from tidelog.batch_layout import Layout, Span
-from tidelog.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, stated_size
+from tidelog.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, Plain, stated_size
 from tidelog.model import Batch, BatchHeader, Codec
 from tidelog.record_batch import (
     JoinedColumns,
@@ -76,7 +76,7 @@ def decode_slices(
 
 
 def _slices(
-    plain: bytes, layout: Layout, header: BatchHeader, max_records: int, with_headers: bool
+    plain: Plain, layout: Layout, header: BatchHeader, max_records: int, with_headers: bool
 ) -> Iterator[BatchSlice]:
     count = header.record_count
     values = _Contents("value", plain, layout.values, layout, _Pb.VALUE_LENGTHS_FIELD_NUMBER)
@@ -104,7 +104,7 @@ def _slices(
 class _Entries:
     """The numbers of one column."""
 
-    def __init__(self, plain: bytes, layout: Layout, number: int) -> None:
+    def __init__(self, plain: Plain, layout: Layout, number: int) -> None:
         self._plain = plain
         self._number = number
         self._name = _Pb.DESCRIPTOR.fields_by_number[number].name
@@ -145,7 +145,7 @@ class _Contents:
     """Keys or values, with their lengths."""
 
     def __init__(
-        self, column: str, plain: bytes, data: Span, layout: Layout, lengths_number: int
+        self, column: str, plain: Plain, data: Span, layout: Layout, lengths_number: int
     ) -> None:
         self._column = column
         self._plain = plain
@@ -159,7 +159,7 @@ class _Contents:
     def take(self, count: int) -> tuple[bytes, list[int]]:
         lengths = self._lengths.take(count)
         size = sum(length for length in lengths if length > 0)
-        data = self._plain[self._position : min(self._position + size, self._end)]
+        data = bytes(self._plain[self._position : min(self._position + size, self._end)])
         check_lengths(self._column, lengths, len(data))
         self._position += size
         return data, lengths
@@ -168,7 +168,7 @@ class _Contents:
 class _Headers:
     """Those of records that follow each other."""
 
-    def __init__(self, plain: bytes, runs: Sequence[Span], record_count: int) -> None:
+    def __init__(self, plain: Plain, runs: Sequence[Span], record_count: int) -> None:
         self._plain = plain
         self._runs = runs
         self._next = 0
@@ -189,6 +189,6 @@ class _Headers:
         if not self._ready and self._next < len(self._runs):
             start, end = self._runs[self._next]
             self._next += 1
-            message = batch_layout.parse(self._plain[start:end], len(self._plain))
+            message = batch_layout.parse(bytes(self._plain[start:end]), len(self._plain))
             self._ready.extend(message.headers)
         return bool(self._ready)

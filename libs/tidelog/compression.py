@@ -26,6 +26,13 @@ _ZSTD_LEVEL = 3
 _MIN_ZSTD_WINDOW_BYTES = 8 << 20
 _MAX_ZSTD_WINDOW_BYTES = 1 << 30
 
+# Decompressed at once: no thread waits longer for the interpreter while its memory is made. What is
+# larger than a copy should be is returned as it was gathered.
+_PIECE_BYTES = 256 << 10
+_COPIED_BYTES = 4 << 20
+
+Plain = bytes | bytearray
+
 _KNOWN = ", ".join(f"{codec.value} ({codec.name.lower()})" for codec in Codec)
 
 
@@ -48,7 +55,7 @@ def compress(codec: Codec, data: bytes) -> bytes:
     return zlib.compress(data, _GZIP_LEVEL, _GZIP_WBITS)
 
 
-def decompress(codec: Codec, data: bytes, *, max_bytes: int) -> bytes:
+def decompress(codec: Codec, data: bytes, *, max_bytes: int) -> Plain:
     """Never makes more than `max_bytes`; raises `TidelogError` (INVALID_BATCH) for more,
     and for bytes that are not one whole frame of this codec."""
     if codec is Codec.NONE:
@@ -80,34 +87,56 @@ def stated_size(codec: int, data: bytes) -> int | None:
     return int.from_bytes(data[-4:], "little") if len(data) > 4 else None
 
 
-def _decompress_gzip(data: bytes, max_bytes: int) -> bytes:
+def _decompress_gzip(data: bytes, max_bytes: int) -> Plain:
     decompressor = zlib.decompressobj(_GZIP_WBITS)
+    plain = bytearray()
+    rest, position = b"", 0
     try:
-        plain = decompressor.decompress(data, max_bytes + 1)
+        while not decompressor.eof:
+            if not rest:
+                rest = data[position : position + _PIECE_BYTES]
+                position += len(rest)
+            piece = decompressor.decompress(rest, _PIECE_BYTES)
+            if not rest and not piece:
+                raise _not_one_frame(Codec.GZIP, "it is cut short")
+            rest = decompressor.unconsumed_tail
+            _extend(plain, piece, max_bytes)
     except zlib.error as error:
         raise _not_one_frame(Codec.GZIP, str(error)) from None
-    if len(plain) > max_bytes:
-        raise _too_large(max_bytes)
-    if not decompressor.eof:
-        raise _not_one_frame(Codec.GZIP, "it is cut short")
-    if decompressor.unused_data:
+    if decompressor.unused_data or position < len(data):
         raise _not_one_frame(Codec.GZIP, "bytes follow its end")
-    return plain
+    return _handy(plain)
 
 
-def _decompress_lz4(data: bytes, max_bytes: int) -> bytes:
+def _decompress_lz4(data: bytes, max_bytes: int) -> Plain:
     decompressor = lz4.frame.LZ4FrameDecompressor()
+    plain = bytearray()
+    position = 0
     try:
-        plain: bytes = decompressor.decompress(data, max_length=max_bytes + 1)
+        while not decompressor.eof:
+            fed = b""
+            if decompressor.needs_input:
+                fed = data[position : position + _PIECE_BYTES]
+                position += len(fed)
+                if not fed:
+                    raise _not_one_frame(Codec.LZ4, "it is cut short")
+            _extend(plain, decompressor.decompress(fed, max_length=_PIECE_BYTES), max_bytes)
     except RuntimeError as error:
         raise _not_one_frame(Codec.LZ4, str(error)) from None
+    if decompressor.unused_data or position < len(data):
+        raise _not_one_frame(Codec.LZ4, "bytes follow its end")
+    return _handy(plain)
+
+
+def _extend(plain: bytearray, piece: bytes, max_bytes: int) -> None:
+    plain += piece
     if len(plain) > max_bytes:
         raise _too_large(max_bytes)
-    if not decompressor.eof:
-        raise _not_one_frame(Codec.LZ4, "it is cut short")
-    if decompressor.unused_data:
-        raise _not_one_frame(Codec.LZ4, "bytes follow its end")
-    return plain
+
+
+def _handy(plain: bytearray) -> Plain:
+    """As bytes, unless the copy would take long."""
+    return bytes(plain) if len(plain) <= _COPIED_BYTES else plain
 
 
 def _decompress_zstd(data: bytes, max_bytes: int) -> bytes:

@@ -18,6 +18,7 @@ from tidelog import batch_layout
 from tidelog.batch import NO_SEQUENCE, new_batch, producer_crc32c
 from tidelog.compression import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
+    Plain,
     codec_of,
     compress,
     decompress,
@@ -306,7 +307,7 @@ def check(
         _check_headers(opened.message, header.record_count, limits)
 
 
-def decompressed(batch: Batch, max_decompressed_bytes: int) -> bytes:
+def decompressed(batch: Batch, max_decompressed_bytes: int) -> Plain:
     """The batch's RecordBatch message. Raises `TidelogError` (INVALID_BATCH)."""
     codec = codec_of(batch.header.codec)
     return decompress(codec, batch.records, max_bytes=max_decompressed_bytes)
@@ -316,19 +317,19 @@ class _Opened(NamedTuple):
     """A RecordBatch message. Keys and values of a large one are not in `message`: they lie in
     `plain`, where `layout` says."""
 
-    plain: bytes
+    plain: Plain
     message: record_batch_pb2.RecordBatch
     layout: batch_layout.Layout | None
 
     def keys(self) -> bytes:
         if self.layout is None:
             return self.message.keys
-        return self.plain[self.layout.keys.start : self.layout.keys.end]
+        return bytes(self.plain[self.layout.keys.start : self.layout.keys.end])
 
     def values(self) -> bytes:
         if self.layout is None:
             return self.message.values
-        return self.plain[self.layout.values.start : self.layout.values.end]
+        return bytes(self.plain[self.layout.values.start : self.layout.values.end])
 
     def sizes(self) -> tuple[int, int]:
         """Bytes of keys and of values."""
@@ -348,7 +349,7 @@ def _open(
     first: it is parsed once it is known to hold no more entries than its header says."""
     plain = decompressed(batch, max_decompressed_bytes)
     if len(plain) <= _SMALL_BYTES:
-        message = batch_layout.parse(plain, len(plain))
+        message = batch_layout.parse(bytes(plain), len(plain))
         if max_headers is not None and len(message.headers) > max_headers:
             raise batch_layout.too_many_headers(max_headers)
         return _Opened(plain, message, None)

@@ -20,9 +20,11 @@ MAX_ENTRIES_PER_REQUEST = 10_000
 # Of one Produce, Fetch or DescribeProducers request: what a broker looks up and answers without
 # giving its loop away for long.
 MAX_PRODUCE_PARTITIONS = 1_000
-MAX_PRODUCE_BATCHES = 2_000
+MAX_PRODUCE_BATCHES = 1_000
 MAX_FETCH_PARTITIONS = 1_000
 MAX_DESCRIBE_PRODUCERS_PARTITIONS = 1_000
+# Of one Reassign or MoveLeaders request: what the controller plans in one step.
+MAX_MOVES_PER_REQUEST = 2_000
 # Bytes of one text: a name, an id, a value of a configuration. Each has its own rule besides.
 MAX_TEXT_BYTES = 4_096
 # Bytes of a request as it travels: of Produce, which holds batches; of brokers and controllers
@@ -36,6 +38,9 @@ ENTRY_LIMITS = {
     "tidelog.v1.ProducePartition.batches": MAX_PRODUCE_BATCHES,
     "tidelog.v1.FetchRequest.partitions": MAX_FETCH_PARTITIONS,
     "tidelog.v1.DescribeProducersRequest.partitions": MAX_DESCRIBE_PRODUCERS_PARTITIONS,
+    "tidelog.v1.CreateTopicRequest.assignment": MAX_ASSIGNED_PARTITIONS,
+    "tidelog.v1.ReassignRequest.moves": MAX_MOVES_PER_REQUEST,
+    "tidelog.v1.MoveLeadersRequest.moves": MAX_MOVES_PER_REQUEST,
 }
 
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+Plain = bytes | bytearray
+
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 _MAX_VARINT_BYTES = 10
 
@@ -23,7 +25,7 @@ class WireField(NamedTuple):
     end: int
 
 
-def walk_fields(data: bytes, start: int = 0, end: int | None = None) -> Iterator[WireField]:
+def walk_fields(data: Plain, start: int = 0, end: int | None = None) -> Iterator[WireField]:
     """The top-level fields in the order of the bytes. Raises `MalformedMessageError`."""
     position = start
     limit = len(data) if end is None else end
@@ -63,11 +65,11 @@ class FieldRun(NamedTuple):
 
 
 def skip_fields(
-    data: bytes,
+    data: Plain,
     position: int,
     tag: int,
     max_count: int,
-    check: Callable[[bytes, int, int], None],
+    check: Callable[[Plain, int, int], None],
 ) -> FieldRun:
     """The run of BYTES fields with this tag (of one byte) from a position on, in a loop that is
     kept short: there may be a million. `check` is given the bounds of each content."""
@@ -88,7 +90,7 @@ def skip_fields(
     return FieldRun(count, position)
 
 
-def _read_varint(data: bytes, position: int, limit: int) -> tuple[int, int]:
+def _read_varint(data: Plain, position: int, limit: int) -> tuple[int, int]:
     value = shift = 0
     for index in range(position, min(position + _MAX_VARINT_BYTES, limit)):
         byte = data[index]

@@ -106,9 +106,9 @@ def entries(count: int, text: int = 1) -> list[pb.FetchPartition]:
         ),
         (
             pb.ProduceRequest(
-                partitions=[pb.ProducePartition(batches=[record_batch_pb2.Batch()] * 2_001)]
+                partitions=[pb.ProducePartition(batches=[record_batch_pb2.Batch()] * 1_001)]
             ),
-            "ProducePartition.batches has 2001 entries",
+            "ProducePartition.batches has 1001 entries",
         ),
         (
             admin_pb2.CreateTopicRequest(topic="t", config={"k": "v" * (MAX_TEXT_BYTES + 1)}),
@@ -146,7 +146,7 @@ def test_a_large_message_of_many_fields_is_not_parsed() -> None:
     )
     largest = pb.ProduceRequest(
         partitions=[
-            pb.ProducePartition(topic="sea", partition=n, batches=[batch] * 2) for n in range(1_000)
+            pb.ProducePartition(topic="sea", partition=n, batches=[batch]) for n in range(1_000)
         ]
     )
     check_field_count(largest.SerializeToString(), pb.ProduceRequest.DESCRIPTOR)

@@ -37,6 +37,8 @@ from tidelog_broker.requests.produce import ProduceEntry, ProduceOutcome
 from tidelog_broker.requests.producer_ids import GivenProducer
 from tidelog_runtime.turns import ITEMS_PER_TURN, QUICK_ITEMS_PER_TURN, in_turns
 
+# Each reads and checks a batch, of 16 MiB at the most.
+SEARCHES_PER_TURN = 4
 # Of topics that Metadata describes: to copy them takes a millisecond or two.
 PARTITIONS_PER_TURN = 1_000
 
@@ -125,8 +127,8 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
         # Each by itself: some may have to wait for the disk. A few at a time: each costs the loop
         # a look into a log.
         found: list[pb.ListOffsetsPartitionResult] = []
-        for first in range(0, len(request.partitions), ITEMS_PER_TURN):
-            some = request.partitions[first : first + ITEMS_PER_TURN]
+        for first in range(0, len(request.partitions), SEARCHES_PER_TURN):
+            some = request.partitions[first : first + SEARCHES_PER_TURN]
             found += await asyncio.gather(*map(self._list_one, some))
             await asyncio.sleep(0)
         return pb.ListOffsetsResponse(partitions=found)
@@ -196,7 +198,8 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
                 )
             )
         if not request.cluster_only:
-            wanted: Iterable[str] = request.topics or sorted(cache.topics)
+            # Each once: a request of a few kB would have an answer of hundreds of MB otherwise.
+            wanted = dict.fromkeys(request.topics) or sorted(cache.topics)
             short = request.without_partitions
             of_topic = self._topics.without_partitions if short else self._topics.of
             await _add_topics(response, wanted, of_topic)
@@ -281,6 +284,11 @@ def _position(wire: int) -> OffsetPosition:
 
 
 def _require_fetchable(request: pb.FetchRequest) -> None:
+    if len({(p.topic, p.partition) for p in request.partitions}) < len(request.partitions):
+        raise TidelogError(
+            ErrorCode.INVALID_REQUEST,
+            "a partition appears twice in one Fetch request; ask for each once",
+        )
     for field in ("max_wait_ms", "min_bytes", "max_bytes"):
         if getattr(request, field) < 0:
             raise TidelogError(

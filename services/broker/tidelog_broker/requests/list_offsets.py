@@ -19,8 +19,9 @@ from tidelog_broker.storage.cold_reads import ColdReads
 
 NO_TIMESTAMP = -1
 
-# Batches that take long are opened in threads, so many side by side.
-OPENED_AT_ONCE = 4
+# Batches that take long are opened in threads, so many side by side: each has the interpreter
+# now and then.
+OPENED_AT_ONCE = 1
 
 # Timestamps of a batch's records, in order.
 TimestampsOf = Callable[[Batch], Sequence[int]]
