@@ -73,6 +73,13 @@ class AdminApiConfig(ServiceConfig):
         le=MAX_CONNECTIONS,
         description="further requests are refused while so many are being answered",
     )
+    max_requests_per_client: int = Field(
+        default=128,
+        ge=1,
+        le=MAX_CONNECTIONS,
+        description="the same for the requests of one client address, streams among them; raise it "
+        "where a proxy stands before the gateway",
+    )
     max_concurrent_streams: int = Field(
         default=64,
         ge=1,

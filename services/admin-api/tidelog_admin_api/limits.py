@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -40,6 +41,8 @@ class Bounds(Protocol):
     @property
     def max_concurrent_requests(self) -> int: ...
     @property
+    def max_requests_per_client(self) -> int: ...
+    @property
     def max_concurrent_streams(self) -> int: ...
     @property
     def browser_hosts(self) -> Set[str]: ...
@@ -50,6 +53,8 @@ class Usage:
 
     def __init__(self) -> None:
         self.requests = 0
+        # By client address.
+        self.clients: Counter[str] = Counter()
         self.streams = 0
         self.body_bytes = 0
 
@@ -94,7 +99,7 @@ class Limits:
             await send(message)
 
         try:
-            with self._slot():
+            with self._slot(_client(scope)):
                 check_browser(
                     scope["method"], scope["path"], Headers(scope=scope), self._bounds.browser_hosts
                 )
@@ -117,17 +122,28 @@ class Limits:
         await answer(scope, receive, send)
 
     @contextmanager
-    def _slot(self) -> Iterator[None]:
+    def _slot(self, client: str) -> Iterator[None]:
+        usage, most = self._usage, self._bounds.max_requests_per_client
+        if usage.clients[client] >= most:
+            raise too_many(
+                f"{usage.clients[client]} requests of client {client} are being answered, as many "
+                "as may be at once; try again when some are done, or raise "
+                "max_requests_per_client"
+            )
         if self._usage.requests >= self._bounds.max_concurrent_requests:
             raise too_many(
                 f"{self._usage.requests} requests are being answered, as many as may be at once; "
                 "try again when some are done"
             )
-        self._usage.requests += 1
+        usage.requests += 1
+        usage.clients[client] += 1
         try:
             yield
         finally:
-            self._usage.requests -= 1
+            usage.requests -= 1
+            usage.clients[client] -= 1
+            if not usage.clients[client]:
+                del usage.clients[client]
 
 
 class _Body:
@@ -167,6 +183,12 @@ class _Body:
                 f"the bodies of requests that are being answered are {self._usage.body_bytes} "
                 "bytes together, more than may be at once; try again when some are done"
             )
+
+
+def _client(scope: Scope) -> str:
+    """The address of who asks; empty where it is not known."""
+    client = scope.get("client")
+    return str(client[0]) if client else ""
 
 
 def _check_length(scope: Scope, bounds: Bounds) -> None:

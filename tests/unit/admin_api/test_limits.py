@@ -20,6 +20,7 @@ BOUNDS = SimpleNamespace(
     body_timeout_ms=20,
     request_timeout_ms=1_000,
     max_concurrent_requests=1,
+    max_requests_per_client=1,
     max_concurrent_streams=1,
     browser_hosts=frozenset({"gateway"}),
 )
@@ -30,7 +31,9 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
     await PlainTextResponse(body)(scope, receive, send)
 
 
-async def answer_of(limits: Limits, *chunks: bytes, **headers: str) -> int:
+async def answer_of(
+    limits: Limits, *chunks: bytes, client: str = "10.0.0.1", **headers: str
+) -> int:
     """The status; a body that never ends where there are no chunks."""
     sent: list[Message] = []
     messages = chunked(chunks)
@@ -42,7 +45,8 @@ async def answer_of(limits: Limits, *chunks: bytes, **headers: str) -> int:
         sent.append(message)
 
     named = [(name.replace("_", "-").encode(), v.encode()) for name, v in headers.items()]
-    scope = {"type": "http", "method": "POST", "path": "/v1/topics", "headers": named}
+    scope: Scope = {"type": "http", "method": "POST", "path": "/v1/topics", "headers": named}
+    scope["client"] = (client, 40_000)
     await limits(scope, receive, send)
     return int(sent[0]["status"])
 
@@ -72,6 +76,26 @@ async def test_bodies_are_held_only_as_far_as_there_is_room() -> None:
     assert await answer_of(limits, b"123", b"456") == 200
     assert await answer_of(limits, b"123", b"4567") == 429
     assert usage.body_bytes == held
+
+
+async def test_one_client_leaves_room_for_others() -> None:
+    usage, going = Usage(), asyncio.Event()
+
+    async def wait(scope: Scope, receive: Receive, send: Send) -> None:
+        await going.wait()
+        await echo(scope, receive, send)
+
+    bounds = SimpleNamespace(**{**vars(BOUNDS), "max_concurrent_requests": 3})
+    limits = Limits(wait, bounds, usage)
+    first = asyncio.create_task(answer_of(limits, b"1", client="10.0.0.7"))
+    await asyncio.sleep(0)
+    assert await answer_of(limits, b"1", client="10.0.0.7") == 429
+    other = asyncio.create_task(answer_of(limits, b"1", client="10.0.0.8"))
+    await asyncio.sleep(0)
+    assert dict(usage.clients) == {"10.0.0.7": 1, "10.0.0.8": 1}
+    going.set()
+    assert [await first, await other] == [200, 200]
+    assert (usage.requests, dict(usage.clients)) == (0, {})
 
 
 async def test_a_length_that_is_no_number_is_malformed() -> None:
