@@ -97,27 +97,15 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
     async def Fetch(  # noqa: N802
         self, request: pb.FetchRequest, context: _Context
     ) -> pb.FetchResponse:
-        entries = [
-            FetchEntry(
-                TopicPartition(p.topic, p.partition),
-                p.topic_id,
-                p.current_leader_epoch,
-                p.fetch_offset,
-                p.max_bytes,
-            )
-            for p in request.partitions
-        ]
         try:
             _require_fetchable(request)
         except TidelogError as error:
             await abort(context, error)
+        entries = await in_turns(_fetch_entry, request.partitions)
         wait = FetchWait(request.max_wait_ms, request.min_bytes, request.max_bytes)
         outcomes = await self._fetch(entries, wait)
-        return pb.FetchResponse(
-            partitions=[
-                _fetched(entry, outcome) for entry, outcome in zip(entries, outcomes, strict=True)
-            ]
-        )
+        answered = zip(entries, outcomes, strict=True)
+        return pb.FetchResponse(partitions=await in_turns(_fetched_pair, answered))
 
     async def ListOffsets(  # noqa: N802
         self,
@@ -316,6 +304,20 @@ def _produced(entry: ProduceEntry, outcome: ProduceOutcome) -> pb.ProducePartiti
         append_time_ms=appended.append_time_ms,
         log_start_offset=outcome.log_start_offset,
     )
+
+
+def _fetch_entry(wire: pb.FetchPartition) -> FetchEntry:
+    return FetchEntry(
+        TopicPartition(wire.topic, wire.partition),
+        wire.topic_id,
+        wire.current_leader_epoch,
+        wire.fetch_offset,
+        wire.max_bytes,
+    )
+
+
+def _fetched_pair(pair: tuple[FetchEntry, FetchOutcome]) -> pb.FetchPartitionResult:
+    return _fetched(*pair)
 
 
 def _fetched(entry: FetchEntry, outcome: FetchOutcome) -> pb.FetchPartitionResult:
