@@ -23,7 +23,8 @@ MAX_PRODUCE_PARTITIONS = 1_000
 MAX_PRODUCE_BATCHES = 1_000
 MAX_FETCH_PARTITIONS = 1_000
 MAX_DESCRIBE_PRODUCERS_PARTITIONS = 1_000
-# Of one Reassign, MoveLeaders or ElectPreferredLeaders request: what the controller plans in one step.
+# Of one Reassign, MoveLeaders or ElectPreferredLeaders request: what the controller plans in one
+# step.
 MAX_MOVES_PER_REQUEST = 2_000
 # Bytes of one text: a name, an id, a value of a configuration. Each has its own rule besides.
 MAX_TEXT_BYTES = 4_096
