@@ -9,6 +9,7 @@ import pytest
 
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.metadata.memory import MemoryStore
+from tidelog_runtime.metadata.store import Put, Transaction
 from tidelog_runtime.pressure.judging import CPU_WINDOW_MS, PressureJudge, Usage
 from tidelog_runtime.pressure.records import Pressure, decode_pressures, encode_pressures
 from tidelog_runtime.pressure.reporting import REWRITE_MS, PressureReports
@@ -140,6 +141,14 @@ async def test_a_shortage_is_not_written_for_each_file_and_again_after_a_while()
     world.clock.now += REWRITE_MS
     [pressure] = await world.written()
     assert pressure.used == 91
+    await world.store.close()
+
+
+async def test_what_a_former_process_has_left_is_ended() -> None:
+    world = _World()
+    left = encode_pressures((Pressure("memory", 99, 100, 5),))
+    await world.store.transact(Transaction([], [Put(KEY, left)]))
+    assert await world.written() == ()
     await world.store.close()
 
 

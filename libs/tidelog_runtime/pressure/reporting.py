@@ -22,8 +22,9 @@ from tidelog_runtime.pressure.judging import PressureJudge, Usage
 from tidelog_runtime.pressure.records import Pressure, encode_pressures
 
 INTERVAL_SECONDS = 2.0
-# What is reported ends so long after its process at the latest.
-LEASE_TTL_SECONDS = 15
+# What is reported outlives its process by so much at the most: a process that ran out of memory is
+# often ended from outside, and can say nothing of it then. The next process of the broker ends it.
+LEASE_TTL_SECONDS = 600
 # A shortage that lasts is written again when it has changed by so much of its limit.
 REWRITE_PERCENT = 5
 # And so often in any case: the lease may have been lost meanwhile.
@@ -52,7 +53,8 @@ class PressureReports:
         self._clock = clock
         self._look = look
         self._judge = PressureJudge(max_connections)
-        self._written: tuple[Pressure, ...] = ()
+        # None: what a former process has left there is not known.
+        self._written: tuple[Pressure, ...] | None = None
         self._due_ms = 0
         self._lease: Lease | None = None
         self.current: tuple[Pressure, ...] = ()
@@ -101,7 +103,9 @@ class PressureReports:
         self._due_ms = self._clock.monotonic_ms() + REWRITE_MS
 
 
-def _differs(written: Sequence[Pressure], current: Sequence[Pressure]) -> bool:
+def _differs(written: Sequence[Pressure] | None, current: Sequence[Pressure]) -> bool:
+    if written is None:
+        return True
     if [p.resource for p in written] != [p.resource for p in current]:
         return True
     return any(

@@ -104,6 +104,11 @@ def evidence(view: ClusterView, root: Root) -> str:
     )
 
 
+def at_death(view: ClusterView, root: Root) -> BrokerPressure | None:
+    """That a dead broker was at its memory limit when it ended, by what it reported until then."""
+    return view.pressure(root.broker, MEMORY) if root.cause == causes.REPLICA_DEAD else None
+
+
 def is_pressure(root: Root) -> bool:
     return root.cause in _RESOURCES
 

@@ -208,6 +208,10 @@ def _summary(view: ClusterView, root: Root) -> str:
     if left is not None:
         how = "it has crashed" if root.cause == causes.REPLICA_DEAD else "it cannot start"
         return f"broker {root.broker} is gone: {how} ({left.reason})"
+    memory = pressures.at_death(view, root)
+    if memory is not None:
+        percent = memory.used * 100 // max(1, memory.limit)
+        return f"{said}; it used {percent} % of its memory limit when it ended"
     if root.cause == causes.DISK_FULL and disk_room.lacks_inodes(view, root.broker):
         said = f"broker {root.broker} has no inodes left on its disk"
     if root.cause in (causes.DISK_FULL, causes.DISK_ERROR):
@@ -257,6 +261,11 @@ def _next_step(view: ClusterView, root: Root, because: Sequence[str]) -> str:
     )
     if lacking is not None:
         return lacking
+    if pressures.at_death(view, root) is not None:
+        return (
+            f"Raise the memory limit of broker {root.broker} (ulimit -v, or its container's), "
+            "and start it. It catches up and rejoins every ISR by itself."
+        )
     if root.cause == causes.DISK_FULL and disk_room.lacks_inodes(view, root.broker):
         return disk_room.INODES_NEXT_STEP
     if _is_unresolved(view, root):
@@ -295,6 +304,9 @@ def _about_broker(view: ClusterView, root: Root) -> list[str]:
     evidence: list[str] = []
     if pressures.is_pressure(root):
         evidence.append(pressures.evidence(view, root))
+    if pressures.at_death(view, root) is not None:
+        memory = Root(causes.MEMORY_SHORT, broker_id)
+        evidence.append(pressures.evidence(view, memory))
     departure = view.departures.get(broker_id)
     if departure is not None and view.registry.teller is not None:
         evidence.append(

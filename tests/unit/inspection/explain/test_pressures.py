@@ -81,9 +81,20 @@ def test_a_busy_broker_that_gets_no_cpu_is_starved(cluster: DescribedCluster) ->
 
 
 def test_a_dead_process_is_short_of_nothing(cluster: DescribedCluster) -> None:
-    short(cluster, "memory", 99, 100)
+    short(cluster, "open_files", 99, 100)
     cluster.kill(2)
     assert causes_of(cluster.explain()) == ["replica_dead"]
+
+
+def test_a_process_that_was_at_its_memory_limit_when_it_died_is_said_to_have_been(
+    cluster: DescribedCluster,
+) -> None:
+    short(cluster, "memory", 99, 100)
+    cluster.kill(2)
+    findings = cluster.explain()
+    assert causes_of(findings) == ["replica_dead"]
+    assert "it used 99 % of its memory limit when it ended" in findings[0].summary
+    assert findings[0].next_step.startswith("Raise the memory limit of broker 2")
 
 
 def test_a_shortage_concerns_its_broker(cluster: DescribedCluster) -> None:
