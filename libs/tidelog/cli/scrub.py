@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import asdict, fields
+from typing import Annotated
 
 import typer
 
@@ -11,24 +12,9 @@ from tidelog.cli.operating.manual import manual
 from tidelog.cli.output import timestamp_text, write_json, write_note, write_table
 from tidelog.cli.session import BootstrapOption, JsonOption, Session, session_of
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.inspection.scrub_progress import ScrubProgress
 
-if TYPE_CHECKING:
-    from tidelog.v1 import scrub_pb2
-
-_FIELDS = (
-    "enabled",
-    "running",
-    "full_rate",
-    "total_bytes",
-    "pass_began_ms",
-    "pass_bytes",
-    "passes",
-    "last_pass_began_ms",
-    "last_pass_ended_ms",
-    "last_pass_bytes",
-    "bytes_checked",
-    "damage_found",
-)
+_FIELDS = tuple(field.name for field in fields(ScrubProgress))
 SCRUB_EPILOG = manual(
     "tidelog brokers scrub",
     "tidelog brokers scrub 3 --full-rate",
@@ -71,26 +57,25 @@ def scrub(
 async def _scrub(
     session: Session, manner: Manner, broker_ids: list[int], *, begin: bool, full_rate: bool
 ) -> None:
-    from tidelog.v1 import scrub_pb2
+    from tidelog.client.scrubbing import scrub_broker
 
     async with await manner.admin(session) as admin:
         brokers = await admin.describe_brokers(broker_ids)
-    request = scrub_pb2.ScrubRequest(begin=begin, full_rate=full_rate)
     found = {}
     for broker in brokers:
         if broker.address and not broker.gone_at_ms:
-            found[broker.broker_id] = await _ask(broker.address, request, manner.timeout_seconds)
+            found[broker.broker_id] = await scrub_broker(
+                broker.address,
+                begin=begin,
+                full_rate=full_rate,
+                timeout_seconds=manner.timeout_seconds,
+            )
         elif broker_ids:
             raise TidelogError(
                 ErrorCode.UNKNOWN_BROKER, f"broker {broker.broker_id} is not running; start it"
             )
     if session.as_json:
-        write_json(
-            [
-                {"broker_id": broker_id} | {name: getattr(state, name) for name in _FIELDS}
-                for broker_id, state in found.items()
-            ]
-        )
+        write_json([{"broker_id": broker_id} | asdict(state) for broker_id, state in found.items()])
         return
     columns = ("BROKER", "PASS", "CHECKED", "LAST PASS ENDED", "DAMAGE FOUND")
     write_table(columns, [_row(broker_id, state) for broker_id, state in found.items()])
@@ -98,28 +83,7 @@ async def _scrub(
         write_note("Watch it with: tidelog brokers scrub --status")
 
 
-async def _ask(
-    address: str, request: scrub_pb2.ScrubRequest, timeout_seconds: float
-) -> scrub_pb2.ScrubStatus:
-    import grpc.aio
-
-    from tidelog.rpc.channels import open_channel
-    from tidelog.rpc.status import from_status
-    from tidelog.rpc.wire import error_from_wire
-    from tidelog.v1.scrub_pb2_grpc import ScrubServiceStub
-
-    async with open_channel(address) as channel:
-        try:
-            answer = await ScrubServiceStub(channel).Scrub(request, timeout=timeout_seconds)
-        except grpc.aio.AioRpcError as error:
-            raise from_status(error, address) from error
-    if answer.HasField("error"):
-        raise error_from_wire(answer.error)
-    status: scrub_pb2.ScrubStatus = answer.status
-    return status
-
-
-def _row(broker_id: int, state: Any) -> tuple[object, ...]:
+def _row(broker_id: int, state: ScrubProgress) -> tuple[object, ...]:
     running = "full rate" if state.full_rate else "running"
     share = f"{100 * state.pass_bytes // max(state.total_bytes, 1)} %"
     return (

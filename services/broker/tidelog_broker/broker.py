@@ -23,6 +23,7 @@ from tidelog.state_changes.event import NO_CHANGE, Cause, Change, Detail, Kind, 
 from tidelog_broker.background import Faults, RunBlocking, first_of, retry_pause
 from tidelog_broker.clock_check import ClockCheck, Doubt, Reading
 from tidelog_broker.config import BrokerConfig
+from tidelog_broker.damage.disk_reports import DiskReports, disk_probe
 from tidelog_broker.damage.other_replicas import OtherReplicas
 from tidelog_broker.damage.replica_repair import ReplicaRepair
 from tidelog_broker.damage.resignations import Resignations
@@ -44,7 +45,6 @@ from tidelog_broker.metrics.replica_figures import Judges
 from tidelog_broker.metrics.vitals import StalledFor, WaitedFor, broker_vitals
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.replica_key import ReplicaKey
-from tidelog_broker.replicas.disk_reports import DiskReports, disk_probe
 from tidelog_broker.replicas.high_watermark_events import HighWatermarkEvents
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.replicas.stray_events import StrayEvents

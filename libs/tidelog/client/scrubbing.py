@@ -1,0 +1,29 @@
+"""Asking a broker to check what is on its disk, and how far the check is."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import grpc.aio
+
+from tidelog.inspection.scrub_progress import ScrubProgress
+from tidelog.rpc.channels import open_channel
+from tidelog.rpc.status import from_status
+from tidelog.rpc.wire import error_from_wire
+from tidelog.v1 import scrub_pb2
+from tidelog.v1.scrub_pb2_grpc import ScrubServiceStub
+
+
+async def scrub_broker(
+    address: str, *, begin: bool, full_rate: bool, timeout_seconds: float
+) -> ScrubProgress:
+    """Begins a pass on the broker at this address where `begin` is set. Raises `TidelogError`."""
+    request = scrub_pb2.ScrubRequest(begin=begin, full_rate=full_rate)
+    async with open_channel(address) as channel:
+        try:
+            answer = await ScrubServiceStub(channel).Scrub(request, timeout=timeout_seconds)
+        except grpc.aio.AioRpcError as error:
+            raise from_status(error, address) from error
+    if answer.HasField("error"):
+        raise error_from_wire(answer.error)
+    return ScrubProgress(*(getattr(answer.status, field.name) for field in fields(ScrubProgress)))
