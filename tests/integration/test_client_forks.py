@@ -6,9 +6,8 @@ import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-
-import pytest
 
 from unit.client.fake_broker import FakeCluster
 
@@ -16,15 +15,23 @@ FORKING_CLIENT = Path(__file__).with_name("forking_client.py")
 TIMEOUT_S = 60
 
 
-@pytest.fixture
-async def cluster() -> AsyncIterator[FakeCluster]:
+@asynccontextmanager
+async def running_cluster() -> AsyncIterator[FakeCluster]:
+    """On the event loop of the test, which fixtures here do not share."""
     started = await FakeCluster().start()
     started.create("sea", [0])
-    yield started
-    await started.close()
+    try:
+        yield started
+    finally:
+        await started.close()
 
 
-async def seen_by(cluster: FakeCluster, scenario: str) -> dict[str, str]:
+async def seen_by(scenario: str) -> dict[str, str]:
+    async with running_cluster() as cluster:
+        return await _run(cluster, scenario)
+
+
+async def _run(cluster: FakeCluster, scenario: str) -> dict[str, str]:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, str(FORKING_CLIENT)),
         *(",".join(cluster.bootstrap()), scenario),
@@ -42,8 +49,8 @@ async def seen_by(cluster: FakeCluster, scenario: str) -> dict[str, str]:
     return seen
 
 
-async def test_clients_without_async_that_other_threads_use(cluster: FakeCluster) -> None:
-    assert await seen_by(cluster, "sync") == {
+async def test_clients_without_async_that_other_threads_use() -> None:
+    assert await seen_by("sync") == {
         "inherited producer": "CLIENT_FORKED",
         "inherited consumer": "CLIENT_FORKED",
         "inherited admin": "CLIENT_FORKED",
@@ -56,8 +63,8 @@ async def test_clients_without_async_that_other_threads_use(cluster: FakeCluster
     }
 
 
-async def test_a_fork_within_a_coroutine(cluster: FakeCluster) -> None:
-    assert await seen_by(cluster, "async") == {
+async def test_a_fork_within_a_coroutine() -> None:
+    assert await seen_by("async") == {
         "inherited producer": "CLIENT_FORKED",
         "close of an inherited client": "None",
         "own client": "sent",
