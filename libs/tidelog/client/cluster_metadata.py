@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
@@ -47,6 +48,7 @@ MAX_CHECKED_TOPICS = 500
 
 
 _PORT = re.compile("[0-9]{1,5}")
+_HOST = re.compile(rb"[a-zA-Z0-9._-]{1,253}")
 
 
 def parse_bootstrap(bootstrap: str | Sequence[str]) -> list[str]:
@@ -69,9 +71,12 @@ def parse_bootstrap(bootstrap: str | Sequence[str]) -> list[str]:
 
 
 def _is_host(host: str) -> bool:
+    """A name, an IPv4 address, or an IPv6 address in brackets."""
     try:
-        return bool(host.encode("idna"))
-    except UnicodeError:
+        if host.startswith("[") and host.endswith("]"):
+            return bool(ipaddress.IPv6Address(host[1:-1]))
+        return _HOST.fullmatch(host.encode("idna")) is not None
+    except ValueError:  # a UnicodeError too
         return False
 
 

@@ -262,3 +262,29 @@ def test_wrong_timestamps_and_headers_are_refused() -> None:
     for headers in ([("a", "text")], [("a",)], [(b"a", b"")], ["ab"]):
         with pytest.raises(TypeError):
             checked_headers(headers)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://h:1",
+        "::1:7501",
+        "a:1;b:2",
+        "h:1/",
+        "[::1:7501",
+        "[x]:1",
+        "a b:1",
+        "h\x00:1",
+        "a@b:1",
+    ],
+)
+def test_what_is_no_address_is_rejected_at_the_call(address: str) -> None:
+    with pytest.raises(TidelogError, match="is not host:port, as in"):
+        parse_bootstrap(address)
+
+
+@pytest.mark.parametrize(
+    "address", ["[::1]:7501", "broker_1.internal:7501", "b\u00fccher.example:1"]
+)
+def test_what_is_an_address_is_taken(address: str) -> None:
+    assert parse_bootstrap(f" {address} ,") == [address]
