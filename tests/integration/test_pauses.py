@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from bench.pauses import requests
 from bench.pauses.__main__ import MAX_PAUSE_MS
 from bench.pauses.run import Pause, of_cluster
@@ -26,7 +24,6 @@ def test_every_rpc_that_a_client_can_call_is_asked() -> None:
             assert requests.method_name(rpc) in asked
 
 
-@pytest.mark.slow
 async def test_no_valid_request_holds_an_event_loop_for_long(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, brokers=1, controllers=1) as cluster:
         pauses: list[Pause] = [pause async for pause in of_cluster(cluster, ROUNDS)]
