@@ -283,8 +283,6 @@ def test_what_is_no_address_is_rejected_at_the_call(address: str) -> None:
         parse_bootstrap(address)
 
 
-@pytest.mark.parametrize(
-    "address", ["[::1]:7501", "broker_1.internal:7501", "b\u00fccher.example:1"]
-)
+@pytest.mark.parametrize("address", ["[::1]:7501", "broker_1.internal:7501", "b\u00fccher.org:1"])
 def test_what_is_an_address_is_taken(address: str) -> None:
     assert parse_bootstrap(f" {address} ,") == [address]
