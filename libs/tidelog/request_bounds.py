@@ -6,12 +6,16 @@ look-up here. What a batch of records may hold is in `record_limits`."""
 
 from __future__ import annotations
 
+import re
+
 from tidelog.errors import ErrorCode, TidelogError
 
 MAX_TIMEOUT_MS = 300_000
 DEFAULT_PAGE_SIZE = 100
 MAX_PAGE_SIZE = 1_000
 MAX_REQUESTER_LENGTH = 200
+MAX_TOPIC_NAME_LENGTH = 200
+_WRONG_IN_TOPIC_NAME = re.compile(r"[^a-zA-Z0-9._-]")
 # The intent that keeps the replicas chosen by hand is one value of the metadata store.
 MAX_ASSIGNED_PARTITIONS = 1_000
 
@@ -90,6 +94,25 @@ def check_timeout(timeout_ms: float) -> None:
             ErrorCode.INVALID_REQUEST,
             f"a timeout of {timeout_ms:.15g} ms cannot be; ask for 1 to {MAX_TIMEOUT_MS} ms",
         )
+
+
+def check_topic_name(topic: str) -> None:
+    """Raises INVALID_TOPIC_NAME. Names of internal topics pass."""
+    if not topic:
+        problem = "is empty"
+    elif len(topic) > MAX_TOPIC_NAME_LENGTH:
+        problem = f"has {len(topic)} characters"
+    elif topic in (".", ".."):
+        problem = f"{topic!r} would be a path"
+    elif wrong := _WRONG_IN_TOPIC_NAME.search(topic):
+        problem = f"{topic!r} contains {wrong.group()!r}"
+    else:
+        return
+    raise TidelogError(
+        ErrorCode.INVALID_TOPIC_NAME,
+        f"the topic name {problem}; a name has 1 to {MAX_TOPIC_NAME_LENGTH} characters out of "
+        "a-z, A-Z, 0-9, '.', '_' and '-', and is not '.' or '..'",
+    )
 
 
 def page_size(asked: int) -> int:

@@ -18,7 +18,6 @@ from tidelog.record_limits import (
 # A replica's directory is named after topic, partition (6 digits), topic id (22) and, set
 # aside, a time (14): with their separators that must stay below 255, the most that file
 # systems take.
-MAX_TOPIC_NAME_LENGTH = 200
 UNLIMITED = -1
 
 _LimitOrUnlimited = Annotated[int, Field(ge=UNLIMITED)]

@@ -14,17 +14,15 @@ import enum
 import functools
 import inspect
 import random
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from tidelog.errors import ArgumentTypeError, ErrorCode, InvalidArgumentError, TidelogError
+from tidelog.errors import ArgumentTypeError, InvalidArgumentError
 from tidelog.model import MAX_INT32, OffsetPosition, TopicPartition
-from tidelog.request_bounds import check_timeout
+from tidelog.request_bounds import check_timeout, check_topic_name
+from tidelog.request_bounds import page_size as bounded_page_size
 
 MAX_INT64 = 2**63 - 1
-MAX_TOPIC_NAME_LENGTH = 200
-_TOPIC_NAME = re.compile(rf"[a-zA-Z0-9._-]{{1,{MAX_TOPIC_NAME_LENGTH}}}")
 # So much of a wrong value is shown.
 _MAX_SHOWN = 60
 
@@ -78,6 +76,12 @@ def timeout(name: str, value: Any) -> int:
     return milliseconds
 
 
+def page_size(name: str, value: Any) -> int:
+    number = integer(name, value)
+    bounded_page_size(number)
+    return number
+
+
 def offset_number(name: str, value: Any) -> int:
     number = integer(name, value)
     if not 0 <= number <= MAX_INT64:
@@ -110,14 +114,7 @@ def text(name: str, value: Any) -> str:
 def topic_name(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise wrong_type(name, value, "the topic's name, a string")
-    text(name, value)
-    if not _TOPIC_NAME.fullmatch(value) or value in (".", ".."):
-        raise TidelogError(
-            ErrorCode.INVALID_TOPIC_NAME,
-            f"{name} {shown(value)} is no name of a topic; a name has 1 to "
-            f"{MAX_TOPIC_NAME_LENGTH} characters out of a-z, A-Z, 0-9, '.', '_' and '-', and is "
-            "not '.' or '..'",
-        )
+    check_topic_name(text(name, value))
     return value
 
 
@@ -237,7 +234,7 @@ BY_NAME: dict[str, Rule] = {
     "bootstrap": addresses,
     "timeout_ms": timeout,
     "expected_revision": natural,
-    "page_size": positive,
+    "page_size": page_size,
     "epoch": integer,
     "start": offset_position,
     "position": offset_position,

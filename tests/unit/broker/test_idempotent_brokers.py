@@ -19,9 +19,13 @@ from unit.broker.broker_parts import events_told, until
 from unit.broker.broker_processes import Cluster, Process
 from unit.broker.fake_log import NAME, sent_by
 
-# The smallest segments that a topic may have, and nothing is kept but the active one.
-SMALL = {"segment_bytes": str(1 << 20), "retention_bytes": "0", "min_insync_replicas": "1"}
 RECORDS = bytes(600 << 10)
+# The smallest segments that a topic may have; the newest batch of RECORDS is kept.
+SMALL = {
+    "segment_bytes": str(1 << 20),
+    "retention_bytes": str(len(RECORDS) // 2),
+    "min_insync_replicas": "1",
+}
 NAMED = FIRST_NAMED_PRODUCER_ID + 1
 
 

@@ -12,7 +12,6 @@ from aetcd import rpc
 from aetcd.rpc.rpc_pb2_grpc import add_KVServicer_to_server
 
 from tidelog.inspection.model import NOT_KNOWN
-from tidelog.rpc.channels import new_server
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.metadata.etcd import MAX_SNAPSHOT_ATTEMPTS, EtcdStore
 from tidelog_runtime.metadata.etcd_endpoints import MAX_RETRY_PAUSE_MS, EtcdEndpoints
@@ -61,7 +60,7 @@ def etcd() -> CountingEtcd:
 
 @pytest.fixture
 async def store(etcd: CountingEtcd) -> AsyncIterator[EtcdStore]:
-    server = new_server()
+    server = grpc.aio.server()
     add_KVServicer_to_server(etcd, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
@@ -133,7 +132,7 @@ async def test_no_address_is_refused() -> None:
 async def test_of_two_members_the_one_that_does_not_answer_is_known_and_known_again(
     etcd: CountingEtcd,
 ) -> None:
-    server = new_server()
+    server = grpc.aio.server()
     add_KVServicer_to_server(etcd, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

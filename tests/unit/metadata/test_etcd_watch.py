@@ -7,11 +7,11 @@ import random
 from collections.abc import AsyncIterator
 from typing import Any
 
+import grpc.aio
 import pytest
 from aetcd import rpc
 from aetcd.rpc.rpc_pb2_grpc import add_KVServicer_to_server, add_WatchServicer_to_server
 
-from tidelog.rpc.channels import new_server
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.metadata import watch_view
 from tidelog_runtime.metadata.etcd import EtcdStore
@@ -53,7 +53,7 @@ async def etcd() -> MuteEtcd:
 @pytest.fixture
 async def store(etcd: MuteEtcd, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[EtcdStore]:
     monkeypatch.setattr(watch_view, "FIRST_SILENCE_MS", 20)
-    server = new_server()
+    server = grpc.aio.server()
     add_KVServicer_to_server(etcd, server)
     add_WatchServicer_to_server(etcd, server)
     port = server.add_insecure_port("127.0.0.1:0")

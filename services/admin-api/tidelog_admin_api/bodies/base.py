@@ -9,11 +9,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.config import JsonDict
 
 from tidelog.model import MAX_INT32, NO_EPOCH, NO_LEADER
+from tidelog.request_bounds import MAX_TOPIC_NAME_LENGTH
 
 MIN_INT32 = -(2**31)
 MIN_INT64 = -(2**63)
 MAX_INT64 = 2**63 - 1
-MAX_TOPIC_NAME_LENGTH = 200
 
 
 def whole(value: Any) -> Any:

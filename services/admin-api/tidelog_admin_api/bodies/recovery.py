@@ -8,9 +8,9 @@ from pydantic import ConfigDict, Field
 from pydantic.config import JsonDict
 
 from tidelog.client.admin_topics import RecoveredPartition
+from tidelog.request_bounds import MAX_TOPIC_NAME_LENGTH
 from tidelog_admin_api.bodies.base import (
     MAX_INT64,
-    MAX_TOPIC_NAME_LENGTH,
     AnswerBody,
     BrokerId,
     Integer,

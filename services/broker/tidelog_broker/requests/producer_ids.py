@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeVar
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import FIRST_NAMED_PRODUCER_ID
+from tidelog.request_bounds import MAX_TOPIC_NAME_LENGTH
 from tidelog_broker.background import retry_pause
 from tidelog_broker.partition.producer_state import fenced
 from tidelog_runtime.metadata.keys import Keys
@@ -38,7 +39,6 @@ from tidelog_runtime.metadata.store import (
     StoreUnavailableError,
     Transaction,
 )
-from tidelog_runtime.topic_config import MAX_TOPIC_NAME_LENGTH
 
 FIRST_PRODUCER_ID = 1
 # Taken from the store at once, and given away one by one.

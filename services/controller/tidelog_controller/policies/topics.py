@@ -3,37 +3,16 @@ would be right."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog_runtime.metadata.schema import TopicEntry
-from tidelog_runtime.topic_config import MAX_TOPIC_NAME_LENGTH, TopicConfig
+from tidelog_runtime.topic_config import TopicConfig
 
 # A broker's full state names all its partitions in one message of 64 MiB, at about
 # 200 bytes each.
 MAX_PARTITIONS_PER_TOPIC = 100_000
-
-_WRONG_CHARACTER = re.compile(r"[^a-zA-Z0-9._-]")
-
-
-def check_name(topic: str) -> None:
-    if not topic:
-        problem = "is empty"
-    elif len(topic) > MAX_TOPIC_NAME_LENGTH:
-        problem = f"has {len(topic)} characters"
-    elif topic in (".", ".."):
-        problem = f"{topic!r} would be a path"
-    elif wrong := _WRONG_CHARACTER.search(topic):
-        problem = f"{topic!r} contains {wrong.group()!r}"
-    else:
-        return
-    raise TidelogError(
-        ErrorCode.INVALID_TOPIC_NAME,
-        f"the topic name {problem}; a name has 1 to {MAX_TOPIC_NAME_LENGTH} characters out of "
-        "a-z, A-Z, 0-9, '.', '_' and '-', and is not '.' or '..'",
-    )
 
 
 def check_partitions(partitions: int) -> None:

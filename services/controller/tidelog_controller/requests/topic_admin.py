@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidelog.errors import ErrorCode, TidelogError, unknown_topic
+from tidelog.request_bounds import check_topic_name
 from tidelog_controller.control.broker_control import BrokerControl
 from tidelog_controller.policies.internal_topics import (
     InternalTopic,
@@ -24,7 +25,6 @@ from tidelog_controller.policies.internal_topics import (
 from tidelog_controller.policies.operation_ids import check_operation_id
 from tidelog_controller.policies.topics import (
     check_config,
-    check_name,
     check_partitions,
 )
 from tidelog_controller.requests.partition_admin import check_by_hand, placed
@@ -162,7 +162,7 @@ class TopicAdmin:
 
     def _check_creation(self, request: CreateTopic) -> TopicCreation | None:
         """What it goes on with; None: with nothing that was begun."""
-        check_name(request.topic)
+        check_topic_name(request.topic)
         check_may_create(request.topic)
         if request.topic in self._context.deletions:
             raise being_deleted(request.topic)

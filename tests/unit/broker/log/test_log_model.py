@@ -9,6 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from tidelog.batch import is_damaged
 from tidelog.model import NO_EPOCH, Batch
 from tidelog_broker.log.clean_shutdown import CleanLog
 from tidelog_broker.log.config import LogConfig
@@ -127,13 +128,21 @@ class LogModel(RuleBasedStateMachine):
 
     @rule(rng=st.none() | st.randoms(use_true_random=False), checkpoint_age=st.integers(0, 30))
     def lose_power(self, rng: random.Random | None, checkpoint_age: int) -> None:
-        """All that was flushed must be there, however old the recovery point is; what is
-        there beyond is sound."""
+        """All that was flushed must be there, however old the recovery point is; beyond it each
+        batch is sound, or its range of offsets is marked as damaged."""
         self.disk.power_failure(rng)
         self.reopen(max(0, self.flushed - checkpoint_age), self.left)
         assert self.log.log_end_offset >= self.flushed
         kept = read_all(self.log)
-        assert kept == self.batches[: len(kept)]
+        written = {batch.header.base_offset: batch for batch in self.batches}
+        expected_offset = self.start
+        for batch in kept:
+            assert batch.header.base_offset == expected_offset
+            if is_damaged(batch.header):
+                assert expected_offset >= self.flushed
+            else:
+                assert batch == written[expected_offset]
+            expected_offset = batch.header.next_offset
         self.batches = kept
         # Nobody syncs it now: what is claimed is what the recovery point says.
         self.flushed = min(self.flushed, self.log.flushed_offset)

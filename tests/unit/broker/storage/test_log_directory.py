@@ -4,11 +4,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from tidelog.model import TopicPartition
+from tidelog.request_bounds import MAX_TOPIC_NAME_LENGTH
 from tidelog_broker.log.clean_shutdown import read_all
 from tidelog_broker.log.errors import LogStorageError
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.log_directory import LogDirectory
-from tidelog_runtime.topic_config import MAX_TOPIC_NAME_LENGTH
 from unit.broker.broker_parts import DATA, KEY
 from unit.broker.fake_log import NAME, TOPIC_ID
 from unit.broker.log.builders import FakeClock, batch_at

@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.request_bounds import check_topic_name
 from tidelog_controller.policies.topics import (
     beginning_beyond,
     check_config,
-    check_name,
     check_partitions,
     check_replication_factor,
 )
@@ -15,7 +15,7 @@ from tidelog_runtime.metadata.schema import TopicEntry
 
 @pytest.mark.parametrize("name", ["a", "A.b_c-9", "x" * 200, "..."])
 def test_good_names_pass(name: str) -> None:
-    check_name(name)
+    check_topic_name(name)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_good_names_pass(name: str) -> None:
 )
 def test_bad_names_are_refused_with_the_reason(name: str, problem: str) -> None:
     with pytest.raises(TidelogError, match=problem) as refusal:
-        check_name(name)
+        check_topic_name(name)
     assert refusal.value.code is ErrorCode.INVALID_TOPIC_NAME
 
 
