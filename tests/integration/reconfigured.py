@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Mapping
+from pathlib import Path
 
 from integration.waiting import until
 from tidelog.client import Admin
@@ -18,6 +20,12 @@ def _reconfigure(cluster: LocalCluster, service: str, settings: Mapping[str, Set
     with path.open("rb") as file:
         known = tomllib.load(file)
     service_file.write(path, {**known, **settings})
+
+
+def directory_id(path: Path) -> str:
+    """As `broker.json` has it, below its line of kind and checksum."""
+    _, _, body = (path / "broker.json").read_text().partition("\n")
+    return str(json.loads(body)["node_uuid"])
 
 
 async def restart_broker(

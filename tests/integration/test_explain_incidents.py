@@ -35,7 +35,7 @@ from integration.explaining import (
 )
 from integration.tcp_proxy import TcpProxy
 from integration.topics import create_topic, describe, until_in_sync
-from integration.waiting import until
+from integration.waiting import until, until_true
 from tidelog.cli.exit_status import ExitStatus
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import Explanation, Finding
@@ -226,6 +226,7 @@ async def test_a_damaged_identity_and_what_the_broker_said_of_it(world: World) -
         assert not causes_of(found) & {("replica_dead", 3), ("broker_stopped", 3)}
         assert healthy == []
         identity.write_bytes(kept)
+        await until_true(lambda: not cluster.broker_process(3).running, "its process has ended")
         cluster.start_broker(3)
         await until_gone(cluster, "broker_cannot_start")
     await until_in_sync(cluster, TOPIC)

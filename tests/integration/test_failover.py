@@ -10,6 +10,7 @@ import pytest
 
 from integration.inspected import replica_of
 from integration.load import load
+from integration.reconfigured import directory_id, restart_broker
 from integration.topics import (
     create_topic,
     describe,
@@ -295,8 +296,9 @@ async def test_a_follower_that_lost_its_disk_catches_up(cluster: LocalCluster) -
     await write(cluster, topic, [b"record %d" % i for i in range(500)])
 
     await cluster.kill(emptied)
+    lost = directory_id(cluster.broker_data_dir(emptied))
     shutil.rmtree(cluster.broker_data_dir(emptied))
-    cluster.start_broker(emptied)
+    await restart_broker(cluster, emptied, {"replace_directory": lost})
     await cluster.ready()
     await until_in_sync(cluster, topic)
     await write(cluster, topic, [b"and one more"])

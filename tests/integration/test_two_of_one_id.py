@@ -3,7 +3,6 @@ directory that is replaced, one that is restored from a copy, and one that is mo
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest_asyncio
 from integration.clusters import running_cluster
 from integration.explaining import explained, the, until_found
 from integration.logs import LogSince
-from integration.reconfigured import restart_broker
+from integration.reconfigured import directory_id, restart_broker
 from integration.single_service import SingleService
 from integration.topics import create_topic, new_name, read, until_in_sync, until_isr, write
 from integration.waiting import until_true
@@ -49,12 +48,6 @@ def second_process(
         **settings,
     }
     return SingleService("tidelog_broker", directory, "second", **with_defaults)
-
-
-def directory_id(path: Path) -> str:
-    """As `broker.json` has it, below its line of kind and checksum."""
-    _, _, body = (path / "broker.json").read_text().partition("\n")
-    return str(json.loads(body)["node_uuid"])
 
 
 def registration_log(cluster: LocalCluster, broker_id: int) -> LogSince:
