@@ -1,20 +1,22 @@
 """No valid request holds an event loop for long, whichever RPC it is of.
 
 Every RPC of every service is asked for its largest request; a new one is, too, since the services'
-own descriptors are walked. `make bench-pauses` measures the same on a quiet machine."""
+own descriptors are walked. Here a pause must stay well below a lease, on any machine; the target
+of 50 ms is measured by `make bench-pauses`, on a quiet one."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from bench.pauses import requests
-from bench.pauses.__main__ import MAX_PAUSE_MS
 from bench.pauses.run import Pause, of_cluster
 from integration.clusters import running_cluster
 from tidelog.v1 import admin_pb2, broker_pb2, controller_pb2, inspect_pb2
 
 # Of each request the shortest counts: what else the machine does only adds to a pause.
 ROUNDS = 3
+# A third of a broker's lease: a request that exceeds it on a busy machine can cost a registration.
+MAX_PAUSE_MS = 1_000.0
 
 
 def test_every_rpc_that_a_client_can_call_is_asked() -> None:
