@@ -50,13 +50,13 @@ class Outcome:
 
 
 SUITES = (
-    Suite("unit", budget_seconds=300, on_all_cores=True),
+    Suite("unit", budget_seconds=480, on_all_cores=True),
     Suite("model", budget_seconds=120),
     Suite("contract", budget_seconds=60),
-    Suite("simulation", budget_seconds=480, on_all_cores=True),
-    Suite("integration", budget_seconds=780),
+    Suite("simulation", budget_seconds=1_200, on_all_cores=True),
+    Suite("integration", budget_seconds=1_080),
     Suite("spark", budget_seconds=600, needs=("java", "prometheus")),
-    Suite("pipeline", budget_seconds=480, needs=("java",)),
+    Suite("pipeline", budget_seconds=720, needs=("java",)),
     Suite("api_fuzz", budget_seconds=120),
     Suite("console", budget_seconds=420, needs=("chromium",)),
     Suite("monitoring", budget_seconds=300, needs=("prometheus", "promtool")),

@@ -173,6 +173,7 @@ def recorder_of_a_log(*, fences: Sequence[int]) -> Recorder:
     """In which fences were committed at these offsets, and records everywhere else."""
     committed = SimpleNamespace(
         committed_entry=lambda _, __: SimpleNamespace(leader_epoch=EPOCH),
+        was_committed=lambda _, __, epoch: epoch == EPOCH,
         fence_read=lambda _, offset, __: SimpleNamespace() if offset in fences else None,
     )
     invariants = SimpleNamespace(

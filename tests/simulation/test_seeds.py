@@ -11,7 +11,7 @@ from simulation.scenario import run_seed
 from simulation.stored_plans import StoredPlan, stored_plans
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1_150)
 def test_no_seed_violates_anything_and_together_they_exercise_every_rule() -> None:
     seeds = range(1, MIN_SEEDS_FOR_COVERAGE + 1)
     results = list(run_all(seeds, DEFAULT_JOBS))

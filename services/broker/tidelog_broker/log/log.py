@@ -88,6 +88,7 @@ class Log:
         before_loss: BeforeLoss = lambda: None,
         before_cut: BeforeCut = lambda _: None,
         writes_kept: bool = False,
+        after_power_failure: bool = False,
         check_all: bool = False,
         left: CleanLog | None = None,
         evidence: Evidence = discard_evidence,
@@ -97,9 +98,11 @@ class Log:
         anything sound is cut here, and `before_cut` from then on with each offset that the
         log is to be cut to; it raises OSError. `writes_kept`: all that was written before the
         last stop is there, since the machine went on, so that a whole frame at the end that is
-        wrong is damage and no torn tail. `check_all`: nothing is taken for sound, neither by a
-        clean stop nor below the recovery point; what is above it has been written anew
-        already. `left`: what `end` returned; where the log is not so any more, it is read.
+        wrong is damage and no torn tail. `after_power_failure`: what was not flushed may be
+        anything, so that the log ends at its first fault there. `check_all`: nothing is taken
+        for sound, neither by a clean stop nor below the recovery point; what is above it has
+        been written anew already. `left`: what `end` returned; where the log is not so any
+        more, it is read.
         `evidence` receives the bytes of damaged batches. May run in a thread.
 
         What was found after an unclean stop is in `recovery`. Raises `LogStorageError`, and
@@ -116,6 +119,7 @@ class Log:
                 index_interval_bytes=config.index_interval_bytes,
                 before_loss=before_loss,
                 writes_kept=writes_kept,
+                after_power_failure=after_power_failure,
                 check_all=check_all,
                 left=left,
                 evidence=evidence,

@@ -104,12 +104,14 @@ def load_content(
     index_interval_bytes: int,
     before_loss: BeforeLoss,
     writes_kept: bool,
+    after_power_failure: bool,
     check_all: bool,
     left: CleanLog | None = None,
     evidence: Evidence = discard_evidence,
 ) -> LogContent:
     """Raises `OSError`; damage is cut and reported. Leaves the directory in order, but
-    creates nothing. `Log.open` says what `writes_kept`, `check_all` and `left` are."""
+    creates nothing. `Log.open` says what `writes_kept`, `after_power_failure`,
+    `check_all` and `left` are."""
     start, bases, gap = _settle_start(disk, directory, before_loss)
     epochs = _read_epochs(epoch_file) if bases else LeaderEpochs()
     if (
@@ -132,6 +134,7 @@ def load_content(
         gap,
         before_loss,
         writes_kept,
+        after_power_failure,
         check_all,
         evidence,
     )
@@ -254,6 +257,7 @@ class _Check:
     gap: str | None
     before_loss: BeforeLoss
     writes_kept: bool
+    after_power_failure: bool
     check_all: bool
     evidence: Evidence
     batches: int = 0
@@ -371,6 +375,9 @@ class _Check:
         """Whether the fault was made an unreadable batch, so that the walk continues behind it."""
         position, expected, end = scan.summary.size, scan.summary.next_offset, scan.file_bytes
         assert scan.fault is not None
+        if self.after_power_failure and expected >= self.recovery_point:
+            # This is no damage but what was never synced, and a sealed batch would count as held.
+            return False
         end_offset = following
         if following is None and expected < self.recovery_point:
             # It was synced, so that no write was broken off here.

@@ -178,6 +178,7 @@ class LogDirectory:
                 LogConfig(),
                 lambda: self._mark_before_cut(key),
                 writes_kept=whole,
+                after_power_failure=not whole,
                 check_all=mark is not None,
             )
         except (LogError, OSError) as error:
@@ -224,6 +225,7 @@ class LogDirectory:
         before_loss: BeforeLoss = lambda: None,
         *,
         writes_kept: bool = False,
+        after_power_failure: bool = False,
         check_all: bool = False,
     ) -> Log:
         path = self._path_of(name, key)
@@ -237,6 +239,7 @@ class LogDirectory:
             before_loss=before_loss,
             before_cut=partial(self._before_cut, key),
             writes_kept=writes_kept,
+            after_power_failure=after_power_failure,
             check_all=check_all,
             left=self._left_logs.get(key),
             evidence=self.damaged_batches.evidence_of(name, key),

@@ -88,6 +88,7 @@ def open_log(
     files: SegmentFiles | None = None,
     left: CleanLog | None = None,
     evidence: Evidence = discard_evidence,
+    after_power_failure: bool = False,
 ) -> Log:
     """`left`: what `ended` returned, up to the end of which all is known to be synced unless a
     recovery point is given; without either nothing is."""
@@ -101,6 +102,7 @@ def open_log(
         recovery_point=recovery_point,
         files=files,
         left=left,
+        after_power_failure=after_power_failure,
         evidence=evidence,
     )
 

@@ -385,3 +385,16 @@ def test_many_logs_open_on_the_real_disk_without_an_open_file(tmp_path: Path) ->
     assert all(read_all(log) == batches_from(0, 2) for log in logs)
     for log in logs:
         log.close()
+
+
+def test_after_a_power_failure_the_log_ends_at_its_first_fault_that_was_not_flushed(
+    disk: MemoryDisk,
+) -> None:
+    """Sealed, it would count as held, and a follower would never copy the records there."""
+    log_of(disk, batches_from(0, 5))
+    disk.names[FIRST_SEGMENT].data[2 * FRAME - 1] ^= 1
+    log = open_log(disk, after_power_failure=True)
+    assert log.log_end_offset == 1
+    assert log.recovery is not None
+    assert log.recovery.lost_data
+    assert log.recovery.damaged == ()

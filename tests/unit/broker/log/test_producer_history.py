@@ -360,13 +360,16 @@ class ProducerModel(RuleBasedStateMachine):
         self.epoch = 0
         self.reopen(0)
 
-    def reopen(self, recovery_point: int, left: CleanLog | None = None) -> None:
+    def reopen(
+        self, recovery_point: int, left: CleanLog | None = None, after_power_failure: bool = False
+    ) -> None:
         self.log = open_log(
             self.disk,
             config=MODEL_CONFIG,
             clock=FakeClock(),
             recovery_point=recovery_point,
             left=left,
+            after_power_failure=after_power_failure,
         )
 
     @property
@@ -429,7 +432,7 @@ class ProducerModel(RuleBasedStateMachine):
     @rule(rng=st.none() | st.randoms(use_true_random=False))
     def lose_power(self, rng: random.Random | None) -> None:
         self.disk.power_failure(rng)
-        self.reopen(self.flushed)
+        self.reopen(self.flushed, after_power_failure=True)
         self.cut(self.log.log_end_offset)
 
     @invariant()
