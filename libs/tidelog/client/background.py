@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
+from tidelog.client.lifecycle import closed_error, forked_error
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.rpc import forks
 
@@ -101,8 +102,8 @@ class BackgroundClient(Generic[_Client]):
         try:
             return future.result()
         except concurrent.futures.CancelledError:
-            # Nobody else can: the loop ended, and with it what was in progress.
-            raise self._closed_error() from None
+            # No caller can cancel it: the loop ended, and with it what was in progress.
+            raise closed_error(type(self).__name__) from None
         except BaseException:
             # Ctrl-C in the caller's thread ends the work as well.
             future.cancel()
@@ -110,15 +111,11 @@ class BackgroundClient(Generic[_Client]):
 
     def _submit(self, work: Coroutine[Any, Any, _Result]) -> concurrent.futures.Future[_Result]:
         if self._generation != forks.generation:
-            raise TidelogError(
-                ErrorCode.CLIENT_FORKED,
-                f"{type(self).__name__} was made before this process was forked, and works in the "
-                "parent only; make a new one in this process",
-            )
+            raise forked_error(type(self).__name__)
         self._check_thread()
         with self._lock:
             if self._closed:
-                raise self._closed_error()
+                raise closed_error(type(self).__name__)
             return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def _check_thread(self) -> None:
@@ -128,12 +125,6 @@ class BackgroundClient(Generic[_Client]):
                 f"{type(self).__name__} is called in its own thread, as from a callback, where the "
                 "call would wait for itself for ever; call it from another thread",
             )
-
-    def _closed_error(self) -> TidelogError:
-        return TidelogError(
-            ErrorCode.CLIENT_CLOSED,
-            f"{type(self).__name__} is closed; make a new one for further calls",
-        )
 
     def _stop(self) -> None:
         with self._lock:

@@ -35,6 +35,20 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
+def closed_error(client: str) -> TidelogError:
+    return TidelogError(
+        ErrorCode.CLIENT_CLOSED, f"{client} is closed; make a new one for further calls"
+    )
+
+
+def forked_error(client: str) -> TidelogError:
+    return TidelogError(
+        ErrorCode.CLIENT_FORKED,
+        f"{client} was made before this process was forked, and works in the parent only; make a "
+        "new one in this process",
+    )
+
+
 class Lifecycle:
     """Guards one client. `client`: its name in messages, as "producer"."""
 
@@ -58,8 +72,10 @@ class Lifecycle:
     def check(self) -> None:
         """Raises `TidelogError` unless the client can be used in this process, on this event
         loop, and is open."""
-        if self.closed or self._generation != forks.generation:
-            raise self._forked() if self._generation != forks.generation else self.closed_error()
+        if self._generation != forks.generation:
+            raise forked_error(f"the {self._client}")
+        if self.closed:
+            raise self.closed_error()
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -115,10 +131,7 @@ class Lifecycle:
         await asyncio.shield(self._closing)
 
     def closed_error(self) -> TidelogError:
-        return TidelogError(
-            ErrorCode.CLIENT_CLOSED,
-            f"the {self._client} is closed; make a new one for further calls",
-        )
+        return closed_error(f"the {self._client}")
 
     def _unfinished(self) -> bool:
         """Whether the work of closing was begun and stopped before its end."""
@@ -136,13 +149,6 @@ class Lifecycle:
         if self._loop is not None:
             raise self._other_loop()
         self._loop = loop
-
-    def _forked(self) -> TidelogError:
-        return TidelogError(
-            ErrorCode.CLIENT_FORKED,
-            f"the {self._client} was made before this process was forked, and works in the parent "
-            "only; make a new one in this process",
-        )
 
     def _other_loop(self) -> TidelogError:
         return TidelogError(
