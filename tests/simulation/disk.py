@@ -149,7 +149,7 @@ class SimFile:
 
     def sync(self) -> None:
         try:
-            self._disk.check_sync()
+            self._disk.check_file_sync()
         except OSError:
             self._inode.fail_sync()
             raise
@@ -160,8 +160,9 @@ class SimFile:
 
 
 class SimDisk:
-    """`space`: bytes that can still be written; None: no limit. `failing_syncs`,
-    `failing_reads`, `failing_writes`: how many fail from now on, of open files.
+    """`space`: bytes that can still be written; None: no limit. `failing_syncs`: how many syncs
+    of files or directories fail from now on; `failing_file_syncs`, `failing_reads`,
+    `failing_writes`: likewise of open files alone.
     `failed`: how many were refused, by "sync", "read" or "write", or for want of "space".
     `flipped`: how many bits were. `rewritten`: how many files took the place of one that a
     failed sync had left open what is on the disk. Directories themselves are always durable;
@@ -171,7 +172,8 @@ class SimDisk:
         self._directories: dict[PurePath, dict[str, Inode]] = {}
         self._durable: dict[PurePath, dict[str, Inode]] = {}
         self.space: int | None = None
-        self.failing_syncs = self.failing_reads = self.failing_writes = 0
+        self.failing_syncs = self.failing_file_syncs = 0
+        self.failing_reads = self.failing_writes = 0
         self.rewritten = self.flipped = 0
         self.failed: Counter[str] = Counter()
         self._next_inode = 1
@@ -194,6 +196,13 @@ class SimDisk:
             self.failed["sync"] += 1
             raise refusal(errno.EIO)
 
+    def check_file_sync(self) -> None:
+        self.check_sync()
+        if self.failing_file_syncs:
+            self.failing_file_syncs -= 1
+            self.failed["sync"] += 1
+            raise refusal(errno.EIO)
+
     def check_read(self) -> None:
         if self.failing_reads:
             self.failing_reads -= 1
@@ -209,7 +218,8 @@ class SimDisk:
     def mend(self) -> None:
         """It takes all and fails no more."""
         self.space = None
-        self.failing_syncs = self.failing_reads = self.failing_writes = 0
+        self.failing_syncs = self.failing_file_syncs = 0
+        self.failing_reads = self.failing_writes = 0
 
     @contextmanager
     def looked_at(self) -> Iterator[None]:
@@ -219,11 +229,6 @@ class SimDisk:
             yield
         finally:
             self.failing_reads = failing
-
-    def dropped_in(self, directory: PurePath) -> list[str]:
-        """The files there of which the kernel takes for written what is on no disk."""
-        names = self._directories.get(directory, {})
-        return [name for name, inode in names.items() if inode.dropped is not None]
 
     def durable_bytes(self, path: PurePath) -> int | None:
         """How many bytes of a file, from its start on, are on the disk as they are in memory; None:

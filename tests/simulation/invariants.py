@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from simulation.data_losses import DataLosses, replica_in
 from simulation.disk import SimDisk
+from simulation.loop import SimProcess
 from simulation.observation import ControlCommand, observed, read_entries
 from simulation.partition_id import PartitionId
 from simulation.replica_rules import ReplicaRules
@@ -51,6 +52,9 @@ class WatchedBroker(Protocol):
     def broker(self) -> Broker | None: ...
 
     @property
+    def process(self) -> SimProcess | None: ...
+
+    @property
     def machine(self) -> WatchedMachine: ...
 
 
@@ -69,6 +73,9 @@ class WatchedWorld(Protocol):
 
     @property
     def data_losses(self) -> DataLosses: ...
+
+    @property
+    def store_caller(self) -> SimProcess | None: ...
 
     @property
     def after_step(self) -> list[Callable[[], None]]: ...
@@ -283,16 +290,6 @@ class Invariants:
                 broker=replica.broker_id,
                 log=str(log.directory),
             )
-        for name in disk.dropped_in(log.directory):
-            base, _, suffix = name.partition(".")
-            if suffix == "log" and int(base) < log.flushed_offset:
-                self.found(
-                    "dropped_taken_for_synced",
-                    f"all up to {log.flushed_offset} is taken for synced, and of {name} a failed "
-                    "fsync has left a part on no disk",
-                    broker=replica.broker_id,
-                    log=str(log.directory),
-                )
 
     def log_failed(self, log: Log) -> None:
         self._failed[self._replica_of[log]] = None
@@ -323,17 +320,20 @@ class Invariants:
                 broker=manager.broker_id,
             )
 
-    def key_deleted(self, transaction: Transaction, former: KeyValue) -> None:
+    def key_deleted(self, data: MemoryData, transaction: Transaction, former: KeyValue) -> None:
         """A controller takes no broker for dead that serves, and neither does another process of
-        the same broker id."""
+        the same broker id. A process may end its own registration, to register again; and a
+        backup, which no other process reads, has no registration of a running process."""
         key = self._world.keys.parse(former.key)
-        if not isinstance(key, BrokerKey):
+        if data is not self._world.store_data or not isinstance(key, BrokerKey):
             return
         guarded = {guard.key for guard in transaction.guards}
         by = "the controller" if self._world.keys.controller in guarded else "another process"
         for process in self._processes():
             broker = process.broker
             if process.broker_id != key.broker_id or broker is None or broker.stopped.is_set():
+                continue
+            if process.process is self._world.store_caller:
                 continue
             if broker.manager.broker_epoch == former.create_revision:
                 self.found(

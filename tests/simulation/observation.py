@@ -78,8 +78,9 @@ class Observer(Protocol):
     def command_obeyed(self, manager: ReplicaManager, command: ControlCommand) -> None:
         """A broker has carried it out. In the order in which that broker did."""
 
-    def key_deleted(self, transaction: Transaction, former: KeyValue) -> None:
-        """By a transaction, and not by the end of a lease."""
+    def key_deleted(self, data: MemoryData, transaction: Transaction, former: KeyValue) -> None:
+        """By a transaction, and not by the end of a lease. `data`: of the store, or of a backup of
+        it that a process was led to."""
 
 
 @contextmanager
@@ -243,7 +244,7 @@ def _transacting(original: _Transact, observer: Observer) -> _Transact:
         result = original(data, transaction)
         if result.succeeded:
             for item in former:
-                observer.key_deleted(transaction, item)
+                observer.key_deleted(data, transaction, item)
         return result
 
     return transact

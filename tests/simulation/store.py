@@ -61,6 +61,8 @@ class EtcdServer:
         self.data = data
         self._misled: dict[SimProcess, EtcdServer] = {}
         self.has_leader = True
+        # The process whose transaction is being carried out.
+        self.caller: SimProcess | None = None
         # What faults came to: requests refused without a leader, processes that were misled by
         # host, watches that ended or did not begin, by the name that was refused; and how often
         # a compaction had somebody read anew.
@@ -190,7 +192,7 @@ class EtcdServer:
                 case "snapshot":
                     answer = self.data.snapshot(request)
                 case "transact":
-                    answer = self.data.transact(request)
+                    answer = self._transact(request, serving.call.source)
                 case "grant_lease":
                     lease_id = self.data.grant_lease()
                     self._leases[lease_id] = (request, self._expiry(lease_id, request))
@@ -212,6 +214,13 @@ class EtcdServer:
         if not isinstance(answer, StoreUnavailableError):
             answer = StoreAnswer(answer, self.data.revision)
         serving.reply(answer)
+
+    def _transact(self, transaction: Transaction, caller: SimProcess) -> TransactionResult:
+        self.caller = caller
+        try:
+            return self.data.transact(transaction)
+        finally:
+            self.caller = None
 
     def _begin_watch(self, stream: _Stream) -> object:
         refused = [host for host in self._refused if stream.process.host.startswith(host)]

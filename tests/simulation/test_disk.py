@@ -103,6 +103,15 @@ def test_a_sync_fails_as_often_as_it_should(disk: SimDisk) -> None:
     disk.open(FILE).sync()
 
 
+def test_a_failure_of_file_syncs_spares_directories(disk: SimDisk) -> None:
+    write(disk, b"abc")
+    disk.failing_file_syncs = 1
+    disk.sync_directory(DIRECTORY)
+    with pytest.raises(OSError, match="Input/output"):
+        disk.open(FILE).sync()
+    disk.open(FILE).sync()
+
+
 def test_a_flipped_bit_is_there_after_a_reboot() -> None:
     disk = synced(b"abc")
     disk.flip_bit(FILE, 1, 0)

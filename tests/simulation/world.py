@@ -121,6 +121,11 @@ class World:
     def stepped(self) -> SimProcess | None:
         return self.loop.stepped
 
+    @property
+    def store_caller(self) -> SimProcess | None:
+        """Whose transaction the store carries out in this very moment."""
+        return self.etcd.caller
+
     def rng(self, name: str) -> random.Random:
         """One for each purpose, so that what one draws disturbs no other."""
         return random.Random(f"{self.seed}/{name}")
