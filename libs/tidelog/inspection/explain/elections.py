@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import NamedTuple
 
 from tidelog.inspection.explain import causes, next_steps, reboots
 from tidelog.inspection.explain.causes import Reason, Root, Symptom
@@ -29,10 +30,10 @@ def no_leader(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
         # Nobody is to lead it any more: the topic is being deleted.
         return None
     fates = [_fate(view, key, member, in_isr=member in key.isr) for member in members]
-    evidence = [_without_leader_since(view, key), *(evidence for evidence, _ in fates)]
-    reasons = [reason for _, reason in fates if reason is not None]
+    evidence = [_without_leader_since(view, key), *(fate.evidence for fate in fates)]
+    reasons = [fate.reason for fate in fates if fate.reason is not None]
     reasons += reboots.of_lost_data(view, key, members)
-    away = [m for m, (_, reason) in zip(members, fates, strict=True) if reason is not None]
+    away = [fate.member for fate in fates if fate.reason is not None]
     if view.nobody_reigns:
         reasons.append(_nobody_elects())
     many = _waits_for(key, away)
@@ -131,10 +132,19 @@ def _without_leader_since(view: ClusterView, key: PartitionKeyState) -> str:
     return f"{name_of_key(key)}: its key has no leader in leader epoch {epoch}{when}{why}{change}"
 
 
+class _Fate(NamedTuple):
+    """What became of a last-known member. `reason`: why it does not serve; None: it is there.
+    `can_lead`: it is elected without loss where the leader goes."""
+
+    member: InSyncMember
+    evidence: str
+    reason: Reason | None = None
+    can_lead: bool = False
+
+
 def _fate(
     view: ClusterView, key: PartitionKeyState, member: InSyncMember, *, in_isr: bool
-) -> tuple[str, Reason | None]:
-    """What became of a last-known member, and why it does not lead; None: it is there."""
+) -> _Fate:
     broker_id = member.broker_id
     was = f"broker {broker_id} was {'in the ISR' if in_isr else 'eligible'}"
     if member.broker_epoch == LOST_DATA:
@@ -149,26 +159,31 @@ def _fate(
             if departure is not None
             else f"it {reason.words}"
         )
-        return f"{was}; {gone}", reason
+        return _Fate(member, f"{was}; {gone}", reason)
     replica = view.replica(key, broker_id)
     failure = None if replica is None else failure_of(replica, broker_id)
     if failure is not None:
-        return f"{was}; it {failure.words}", failure
+        return _Fate(member, f"{was}; it {failure.words}", failure)
     registered = view.registry.brokers.get(broker_id)
     if registered is None:
         root = Root(causes.BROKER_UNREGISTERED, broker_id)
-        return f"{was}; it lives and is not registered", Reason(root, "is not registered")
+        not_registered = Reason(root, "is not registered")
+        return _Fate(member, f"{was}; it lives and is not registered", not_registered)
     if registered.state == "stopping":
         root = Root(causes.BROKER_STOPPING, broker_id)
-        return f"{was}; it is stopping", Reason(root, "is stopping")
+        return _Fate(member, f"{was}; it is stopping", Reason(root, "is stopping"))
     whole_since = registered.synced_whole_since if key.synced else registered.whole_since
     if whole_since and 0 < member.broker_epoch < whole_since:
-        return (
+        return _Fate(
+            member,
             f"{was}; it is back in life {registered.broker_epoch}, and has lost data: it is whole "
             f"only since life {whole_since}",
-            None,
         )
-    return f"{was}; it is there in life {registered.broker_epoch}", None
+    return _Fate(
+        member,
+        f"{was}; it is there in life {registered.broker_epoch}",
+        can_lead=member.broker_epoch != LOST_DATA,
+    )
 
 
 def _nobody_elects() -> Reason:
@@ -199,6 +214,8 @@ def _leader_gone(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
         waits = "nobody can elect another as long as the metadata store does not answer"
     elif starts:
         waits = "it leads again once the controller has told it so, or another is elected"
+    elif fates := _without_successor(view, key):
+        return _leader_gone_for_good(key, reason, fates)
     else:
         waits = "another is elected once its registration has ended"
     return Symptom(
@@ -208,9 +225,49 @@ def _leader_gone(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
         f"{name} is led by broker {key.leader}, which {reason.words}; {waits}",
         f"are led by broker {key.leader}, which {reason.words}; {waits}",
         next_steps.of_leader_gone(gone),
-        (f"its key names broker {key.leader} as the leader in epoch {key.leader_epoch}",),
+        (_named_leader(key),),
         tuple(reasons),
         key.leader,
+    )
+
+
+def _named_leader(key: PartitionKeyState) -> str:
+    return f"its key names broker {key.leader} as the leader in epoch {key.leader_epoch}"
+
+
+def _without_successor(view: ClusterView, key: PartitionKeyState) -> list[_Fate]:
+    """The fates of all that may lead without loss, where none of them can; empty where another
+    than the leader is elected once the leader's registration has ended."""
+    if key.unclean_leader_election:
+        others = [b for b in key.replicas if b != key.leader]
+        if any(why_broker_does_nothing(view, broker_id) is None for broker_id in others):
+            return []
+    members = (*key.isr, *key.eligible)
+    fates = [_fate(view, key, member, in_isr=member in key.isr) for member in members]
+    return [] if any(fate.can_lead for fate in fates) else fates
+
+
+def _leader_gone_for_good(
+    key: PartitionKeyState, why_leader_is_gone: Reason, fates: Sequence[_Fate]
+) -> Symptom:
+    """Nobody can replace the leader; soon its key has none. What it waits for is the same
+    before and after."""
+    name = name_of_key(key)
+    away = [fate.member for fate in fates if fate.reason is not None]
+    gone = f"broker {key.leader}, which {why_leader_is_gone.words}"
+    waits = _waits_for(key, away)
+    next_for = partial(_next_step, key, away)
+    return Symptom(
+        causes.NO_LEADER,
+        causes.CRITICAL,
+        name,
+        f"{name} is led by {gone}, and no other can be elected; it {waits}",
+        f"are led by {gone}, and no other can be elected; each {waits}",
+        next_for([name]),
+        (_named_leader(key), *(fate.evidence for fate in fates)),
+        tuple(fate.reason for fate in fates if fate.reason is not None),
+        key.leader,
+        next_for=next_for,
     )
 
 

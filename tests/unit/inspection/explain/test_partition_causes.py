@@ -109,6 +109,45 @@ def test_after_two_crashes_the_one_that_is_still_away_is_enough(
     assert "tidelog topics recover sea --partition 0 --partition 3 --from-live-replicas" in lossy
 
 
+@pytest.mark.parametrize("isr", [(1,), (1, 2), (1, 2, 3)])
+@pytest.mark.parametrize("dead", [(1,), (1, 2), (1, 3), (1, 2, 3)])
+def test_an_election_is_announced_only_where_an_in_sync_replica_lives(
+    cluster: DescribedCluster, isr: tuple[int, ...], dead: tuple[int, ...]
+) -> None:
+    """Else the finding is the same before the controller removes the dead leader and after."""
+    cluster.partition("sea/0", isr=isr)
+    for broker_id in dead:
+        cluster.kill(broker_id)
+    before = found(cluster.explain(), "no_leader")
+    if set(isr) - set(dead):
+        assert before.summary.endswith("another is elected once its registration has ended")
+        return
+    key = cluster.keys[at("sea/0")]
+    cluster.keys[at("sea/0")] = replace(key, leader=-1, leader_epoch=key.leader_epoch + 1)
+    after = found(cluster.explain(), "no_leader")
+    assert "and no other can be elected; it waits for" in before.summary
+    assert before.summary.endswith(after.summary.rpartition("; ")[2])
+    assert (before.next_step, before.because) == (after.next_step, after.because)
+
+
+def test_a_live_replica_that_lost_data_does_not_succeed_a_dead_leader(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0", (1, 2))
+    cluster.registered[2] = replace(cluster.registered[2], broker_epoch=40, whole_since=40)
+    cluster.kill(1)
+    missing = found(cluster.explain(), "no_leader")
+    assert "no other can be elected; it waits for broker 1" in missing.summary
+
+
+def test_any_live_replica_succeeds_where_unclean_elections_are_allowed(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0", isr=(1,), unclean_leader_election=True)
+    cluster.kill(1)
+    assert "another is elected" in found(cluster.explain(), "no_leader").summary
+
+
 def test_a_leader_that_died_and_that_nobody_replaces_is_no_leader(
     cluster: DescribedCluster,
 ) -> None:
