@@ -30,6 +30,13 @@ MAX_DESCRIBE_PRODUCERS_PARTITIONS = 1_000
 # Of one Reassign, MoveLeaders or ElectPreferredLeaders request: what the controller plans in one
 # step.
 MAX_MOVES_PER_REQUEST = 2_000
+# Entries of all repeated fields of a request together, those of nested messages included. As many
+# as AddPartitions needs to name three replicas of each of MAX_ENTRIES_PER_REQUEST partitions.
+MAX_ENTRIES_IN_ALL = 40_000
+# Of a Produce request: MAX_PRODUCE_PARTITIONS, with three batches each.
+MAX_PRODUCE_ENTRIES = 4_000
+# Keys of a topic's configuration that one request names: there are fewer than a hundred.
+MAX_CONFIG_KEYS = 1_000
 # Bytes of one text: a name, an id, a value of a configuration. Each has its own rule besides.
 MAX_TEXT_BYTES = 4_096
 # Bytes of a request as it travels: of Produce, which holds batches; of brokers and controllers
@@ -44,6 +51,9 @@ ENTRY_LIMITS = {
     "tidelog.v1.FetchRequest.partitions": MAX_FETCH_PARTITIONS,
     "tidelog.v1.DescribeProducersRequest.partitions": MAX_DESCRIBE_PRODUCERS_PARTITIONS,
     "tidelog.v1.CreateTopicRequest.assignment": MAX_ASSIGNED_PARTITIONS,
+    "tidelog.v1.CreateTopicRequest.config": MAX_CONFIG_KEYS,
+    "tidelog.v1.AlterTopicConfigRequest.set": MAX_CONFIG_KEYS,
+    "tidelog.v1.AlterTopicConfigRequest.unset": MAX_CONFIG_KEYS,
     "tidelog.v1.ReassignRequest.moves": MAX_MOVES_PER_REQUEST,
     "tidelog.v1.MoveLeadersRequest.moves": MAX_MOVES_PER_REQUEST,
     "tidelog.v1.ElectPreferredLeadersRequest.partitions": MAX_MOVES_PER_REQUEST,
@@ -57,6 +67,29 @@ def check_entries(field: str, count: int) -> None:
         raise TidelogError(
             ErrorCode.INVALID_REQUEST,
             f"{_short(field)} has {count} entries; a request has at most {limit}: send several",
+        )
+
+
+# By the request's full name.
+TOTAL_LIMITS = {
+    "tidelog.v1.ProduceRequest": MAX_PRODUCE_ENTRIES,
+    "tidelog.v1.ElectPreferredLeadersRequest": MAX_ENTRIES_PER_REQUEST,
+}
+
+
+def total_entries_limit(request: str) -> int:
+    """Of all repeated fields together. `request`: its full name."""
+    return TOTAL_LIMITS.get(request, MAX_ENTRIES_IN_ALL)
+
+
+def check_total_entries(request: str, count: int) -> None:
+    """`request`: its full name. Raises INVALID_REQUEST."""
+    limit = total_entries_limit(request)
+    if count > limit:
+        raise TidelogError(
+            ErrorCode.INVALID_REQUEST,
+            f"{request.rpartition('.')[2]} has {count} entries or more in all its lists together; "
+            f"it has at most {limit}: send several requests",
         )
 
 

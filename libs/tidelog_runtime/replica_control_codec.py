@@ -3,6 +3,7 @@ thousands of partitions: both ends take it in turns with whatever else they do."
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
@@ -33,6 +34,9 @@ from tidelog_runtime.replica_control import (
     StopReplicaCommand,
 )
 from tidelog_runtime.turns import QUICK_ITEMS_PER_TURN, in_turns
+
+# To read a state that is not known takes as long as to take so many that are.
+_WORK_OF_NEW_STATE = 8
 
 StateAt = Callable[[TopicPartition, int], LeaderAndIsr | None]
 
@@ -90,12 +94,24 @@ def _state_to_wire(fields: Fields) -> pb.PartitionState:
     )
 
 
-def _partition_from_wire(wire: pb.PartitionState, known: StateAt) -> PartitionCommand:
-    partition, revision = TopicPartition(wire.topic, wire.partition), wire.revision
-    state = known(partition, revision)
-    if state is None:
-        state = _state_from_wire(wire)
-    return PartitionCommand(partition, state, revision, dict(wire.config), wire.config_revision)
+async def _partitions_from_wire(
+    wire: Iterable[pb.PartitionState], known: StateAt
+) -> list[PartitionCommand]:
+    made: list[PartitionCommand] = []
+    work = 0
+    for each in wire:
+        if work >= QUICK_ITEMS_PER_TURN:
+            work = 0
+            await asyncio.sleep(0)
+        partition, revision = TopicPartition(each.topic, each.partition), each.revision
+        state = known(partition, revision)
+        work += 1 if state is not None else _WORK_OF_NEW_STATE
+        if state is None:
+            state = _state_from_wire(each)
+        made.append(
+            PartitionCommand(partition, state, revision, dict(each.config), each.config_revision)
+        )
+    return made
 
 
 def _state_from_wire(wire: pb.PartitionState) -> LeaderAndIsr:
@@ -155,54 +171,56 @@ async def leader_and_isr_from_wire(
         controller_epoch=wire.controller_epoch,
         broker_epoch=wire.broker_epoch,
         full_state=wire.full_state,
-        partitions=await in_turns(
-            lambda partition: _partition_from_wire(partition, known),
-            wire.partitions,
-            QUICK_ITEMS_PER_TURN,
-        ),
-        leaders={a.broker_id: LeaderAddress(a.address, a.broker_epoch) for a in wire.leaders},
+        partitions=await _partitions_from_wire(wire.partitions, known),
+        leaders=dict(await in_turns(_leader_from_wire, wire.leaders, QUICK_ITEMS_PER_TURN)),
         store_revision=wire.store_revision,
         change=change_from_wire(wire.change),
         unreadable_topics=tuple(wire.unreadable_topics),
     )
 
 
-def stop_replica_to_wire(command: StopReplicaCommand) -> pb.StopReplicaRequest:
+def _leader_from_wire(wire: pb.LeaderAddress) -> tuple[int, LeaderAddress]:
+    return wire.broker_id, LeaderAddress(wire.address, wire.broker_epoch)
+
+
+async def stop_replica_to_wire(command: StopReplicaCommand) -> pb.StopReplicaRequest:
     return pb.StopReplicaRequest(
         controller_id=command.controller_id,
         controller_epoch=command.controller_epoch,
         broker_epoch=command.broker_epoch,
-        partitions=[
-            pb.StopReplicaPartition(
-                topic=p.partition.topic,
-                topic_id=p.topic_id,
-                partition=p.partition.partition,
-                leader_epoch=p.leader_epoch,
-                revision=p.revision,
-                delete=p.delete,
-                change=change_to_wire(p.change),
-            )
-            for p in command.partitions
-        ],
+        partitions=await in_turns(_stop_to_wire, command.partitions),
     )
 
 
-def stop_replica_from_wire(wire: pb.StopReplicaRequest) -> StopReplicaCommand:
+def _stop_to_wire(stop: StopPartition) -> pb.StopReplicaPartition:
+    return pb.StopReplicaPartition(
+        topic=stop.partition.topic,
+        topic_id=stop.topic_id,
+        partition=stop.partition.partition,
+        leader_epoch=stop.leader_epoch,
+        revision=stop.revision,
+        delete=stop.delete,
+        change=change_to_wire(stop.change),
+    )
+
+
+async def stop_replica_from_wire(wire: pb.StopReplicaRequest) -> StopReplicaCommand:
     return StopReplicaCommand(
         controller_id=wire.controller_id,
         controller_epoch=wire.controller_epoch,
         broker_epoch=wire.broker_epoch,
-        partitions=[
-            StopPartition(
-                TopicPartition(p.topic, p.partition),
-                p.topic_id,
-                p.leader_epoch,
-                p.revision,
-                p.delete,
-                change_from_wire(p.change),
-            )
-            for p in wire.partitions
-        ],
+        partitions=await in_turns(_stop_from_wire, wire.partitions),
+    )
+
+
+def _stop_from_wire(wire: pb.StopReplicaPartition) -> StopPartition:
+    return StopPartition(
+        TopicPartition(wire.topic, wire.partition),
+        wire.topic_id,
+        wire.leader_epoch,
+        wire.revision,
+        wire.delete,
+        change_from_wire(wire.change),
     )
 
 
@@ -245,28 +263,31 @@ async def result_from_wire(wire: pb.LeaderAndIsrResponse | pb.StopReplicaRespons
     )
 
 
-def describe_replicas_to_wire(command: DescribeReplicasCommand) -> pb.DescribeReplicasRequest:
+async def describe_replicas_to_wire(command: DescribeReplicasCommand) -> pb.DescribeReplicasRequest:
     return pb.DescribeReplicasRequest(
         controller_id=command.controller_id,
         controller_epoch=command.controller_epoch,
         broker_epoch=command.broker_epoch,
-        partitions=[
-            pb.DescribeReplicasPartition(topic_id=topic_id, partition=partition)
-            for topic_id, partition in command.partitions
-        ],
+        partitions=await in_turns(
+            lambda key: pb.DescribeReplicasPartition(topic_id=key[0], partition=key[1]),
+            command.partitions,
+            QUICK_ITEMS_PER_TURN,
+        ),
     )
 
 
-def describe_replicas_from_wire(wire: pb.DescribeReplicasRequest) -> DescribeReplicasCommand:
+async def describe_replicas_from_wire(wire: pb.DescribeReplicasRequest) -> DescribeReplicasCommand:
     return DescribeReplicasCommand(
         controller_id=wire.controller_id,
         controller_epoch=wire.controller_epoch,
         broker_epoch=wire.broker_epoch,
-        partitions=[(p.topic_id, p.partition) for p in wire.partitions],
+        partitions=await in_turns(
+            lambda each: (each.topic_id, each.partition), wire.partitions, QUICK_ITEMS_PER_TURN
+        ),
     )
 
 
-def describe_replicas_result_to_wire(
+async def describe_replicas_result_to_wire(
     result: DescribeReplicasResult, asked: Sequence[tuple[str, int]]
 ) -> pb.DescribeReplicasResponse:
     """`asked`: the partitions of the request, each of which is answered."""
@@ -274,7 +295,7 @@ def describe_replicas_result_to_wire(
         return pb.DescribeReplicasResponse(error=error_to_wire(result.error))
     found = {(r.topic_id, r.partition): r for r in result.replicas}
     return pb.DescribeReplicasResponse(
-        partitions=[_description(key, found.get(key)) for key in asked]
+        partitions=await in_turns(lambda key: _description(key, found.get(key)), asked)
     )
 
 
@@ -317,27 +338,29 @@ def _epochs_from_wire(wire: Iterable[pb.LeaderEpochStart]) -> tuple[tuple[int, i
     return tuple((epoch.leader_epoch, epoch.start_offset) for epoch in wire)
 
 
-def describe_replicas_result_from_wire(
+async def describe_replicas_result_from_wire(
     wire: pb.DescribeReplicasResponse,
 ) -> DescribeReplicasResult:
     return DescribeReplicasResult(
         error=error_from_wire(wire.error) if wire.HasField("error") else None,
-        replicas=[
-            ReplicaSummary(
-                p.topic_id,
-                p.partition,
-                p.revision,
-                p.log_start_offset,
-                p.log_end_offset,
-                _epochs_from_wire(p.epochs),
-                LogExtent(p.before_cut.log_end_offset, _epochs_from_wire(p.before_cut.epochs))
-                if p.HasField("before_cut")
-                else None,
-                p.high_watermark if p.HasField("high_watermark") else -1,
-                p.size_bytes if p.HasField("size_bytes") else -1,
-                tuple((lack.broker_id, lack.bytes) for lack in p.lacks),
-            )
-            for p in wire.partitions
-            if not p.HasField("error")
-        ],
+        replicas=await in_turns(
+            _summary_from_wire, (p for p in wire.partitions if not p.HasField("error"))
+        ),
+    )
+
+
+def _summary_from_wire(wire: pb.ReplicaDescription) -> ReplicaSummary:
+    return ReplicaSummary(
+        wire.topic_id,
+        wire.partition,
+        wire.revision,
+        wire.log_start_offset,
+        wire.log_end_offset,
+        _epochs_from_wire(wire.epochs),
+        LogExtent(wire.before_cut.log_end_offset, _epochs_from_wire(wire.before_cut.epochs))
+        if wire.HasField("before_cut")
+        else None,
+        wire.high_watermark if wire.HasField("high_watermark") else -1,
+        wire.size_bytes if wire.HasField("size_bytes") else -1,
+        tuple((lack.broker_id, lack.bytes) for lack in wire.lacks),
     )

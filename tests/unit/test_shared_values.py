@@ -367,7 +367,7 @@ async def test_commands_come_through_the_wire_unchanged() -> None:
     stop = StopReplicaCommand(
         1, 2, 13, [StopPartition(TopicPartition("t", 4), "i", NO_EPOCH, 77, delete=True)]
     )
-    assert codec.stop_replica_from_wire(codec.stop_replica_to_wire(stop)) == stop
+    assert await codec.stop_replica_from_wire(await codec.stop_replica_to_wire(stop)) == stop
 
 
 async def test_results_come_through_the_wire() -> None:
@@ -381,16 +381,17 @@ async def test_results_come_through_the_wire() -> None:
     assert found.code is errors.ErrorCode.STALE_CONTROLLER_EPOCH
 
 
-def test_descriptions_of_replicas_come_through_the_wire_without_those_that_are_missing() -> None:
+async def test_descriptions_of_replicas_come_through_without_those_that_are_missing() -> None:
     ask = DescribeReplicasCommand(1, 2, 13, [("i", 4), ("i", 5)])
-    assert codec.describe_replicas_from_wire(codec.describe_replicas_to_wire(ask)) == ask
+    asked = await codec.describe_replicas_to_wire(ask)
+    assert await codec.describe_replicas_from_wire(asked) == ask
     cut = ReplicaSummary("i", 5, 77, 2, 9, ((0, 2), (3, 8)), LogExtent(12, ((0, 2), (4, 11))))
     cut = cut._replace(high_watermark=6, size_bytes=0, lacks=((7, 900), (8, 0)))
     found = DescribeReplicasResult(replicas=[cut])
-    wire = codec.describe_replicas_result_to_wire(found, ask.partitions)
+    wire = await codec.describe_replicas_result_to_wire(found, ask.partitions)
     assert [p.partition for p in wire.partitions] == [4, 5]
     assert error_from_wire(wire.partitions[0].error).code is errors.ErrorCode.UNKNOWN_TOPIC_ID
-    assert codec.describe_replicas_result_from_wire(wire) == found
+    assert await codec.describe_replicas_result_from_wire(wire) == found
 
 
 def test_a_partition_without_a_leader_keeps_its_last_members() -> None:

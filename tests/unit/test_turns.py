@@ -50,8 +50,12 @@ async def test_a_full_state_holds_up_neither_end() -> None:
     async with Turns() as turns:
         wire = await replica_control_codec.leader_and_isr_to_wire(command)
         assert pauses <= turns.taken() <= pauses + 1
-        assert await replica_control_codec.leader_and_isr_from_wire(wire) == command
+        known = await replica_control_codec.leader_and_isr_from_wire(wire, lambda *_: state)
+        assert known == command
         assert pauses <= turns.taken() <= pauses + 1
+        # A state that the broker has not seen yet takes longer to read.
+        assert await replica_control_codec.leader_and_isr_from_wire(wire) == command
+        assert turns.taken() >= 5 * pauses
         answer = await replica_control_codec.leader_and_isr_result_to_wire(result)
         assert pauses <= turns.taken() <= pauses + 1
         assert await replica_control_codec.result_from_wire(answer) == result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -19,7 +20,7 @@ from tidelog.rpc.abort import abort
 from tidelog.rpc.message_bounds import (
     Rejected,
     bounded_deserializer,
-    check_message,
+    check_in_slices,
     is_internal,
 )
 
@@ -99,7 +100,8 @@ class Admission(grpc.aio.ServerInterceptor):
             if isinstance(request, Rejected):
                 raise request.error
             if isinstance(request, Message):
-                check_message(request)
+                for _ in check_in_slices(request):
+                    await asyncio.sleep(0)
             self.callers.begin(peer, time.time_ns() // 1_000_000)
         except TidelogError as error:
             self._tell(error, peer)

@@ -4,7 +4,7 @@ Generic: a new field or RPC is bounded by the defaults of `request_bounds`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, NamedTuple
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -20,9 +20,12 @@ CHEAP_BYTES = 1 << 20
 MAX_FIELDS = 16_000
 # A nested message shorter than this is not walked: its bytes bound what it holds.
 _SHORT_BYTES = 128
+# A check of so many entries takes two milliseconds.
+ENTRIES_PER_SLICE = 1_000
 
 _INTERNAL_SERVICES = ("tidelog.v1.Replica", "tidelog.v1.ControllerService")
 _PRODUCE = "/tidelog.v1.BrokerService/Produce"
+_PRODUCE_REQUEST = "tidelog.v1.ProduceRequest"
 
 
 class Rejected(NamedTuple):
@@ -93,18 +96,53 @@ def _count(data: bytes, start: int, end: int, descriptor: Descriptor, left: int)
     return left
 
 
-# Checks one field of a message.
-_Check = Callable[[Message], None]
-_checks: dict[Any, tuple[_Check, ...]] = {}
+class _FieldCheck(NamedTuple):
+    """`check` raises INVALID_REQUEST, and returns the entries that the field has in this message.
+    `of_messages`: they are messages, to be checked in their turn."""
+
+    check: Callable[[Message], Collection[Any]]
+    of_messages: bool
+
+
+_NONE: tuple[Any, ...] = ()
+_checks: dict[Any, tuple[_FieldCheck, ...]] = {}
 
 
 def check_message(message: Message) -> None:
     """Raises INVALID_REQUEST, naming the field and its limit."""
-    for check in _checks_of(message.DESCRIPTOR):
-        check(message)
+    for _ in check_in_slices(message):
+        pass
 
 
-def _checks_of(descriptor: Any) -> tuple[_Check, ...]:
+def check_in_slices(message: Message) -> Iterator[None]:
+    """`check_message`, which stops after every ENTRIES_PER_SLICE entries, nested ones included: the
+    caller lets others run there. A Produce request is checked without a stop, within the
+    milliseconds that its own limit allows: the producer's next one must not overtake it."""
+    name = message.DESCRIPTOR.full_name
+    limit = request_bounds.total_entries_limit(name)
+    per_slice = limit if name == _PRODUCE_REQUEST else ENTRIES_PER_SLICE
+    total = checked = 0
+    levels: list[Iterator[Any]] = [iter((message,))]
+    while levels:
+        entry = next(levels[-1], None)
+        if entry is None:
+            levels.pop()
+            continue
+        checked += 1
+        if checked % per_slice == 0:
+            yield
+        for check, of_messages in _checks_of(entry.DESCRIPTOR):
+            entries = check(entry)
+            if not entries:
+                continue
+            total += len(entries)
+            if total > limit:
+                request_bounds.check_total_entries(name, total)
+            if of_messages:
+                levels.append(iter(entries))
+
+
+def _checks_of(descriptor: Any) -> tuple[_FieldCheck, ...]:
     checks = _checks.get(descriptor)
     if checks is None:
         found = (_check_of(field) for field in descriptor.fields)
@@ -112,7 +150,7 @@ def _checks_of(descriptor: Any) -> tuple[_Check, ...]:
     return checks
 
 
-def _check_of(field: FieldDescriptor) -> _Check | None:
+def _check_of(field: FieldDescriptor) -> _FieldCheck | None:
     """None: nothing of it needs one."""
     is_text = field.type == FieldDescriptor.TYPE_STRING
     name, full_name = field.name, field.full_name
@@ -120,55 +158,58 @@ def _check_of(field: FieldDescriptor) -> _Check | None:
         return _check_repeated(field, is_text)
     if is_text:
 
-        def check_text(message: Message) -> None:
-            value = getattr(message, name)
-            if len(value) * 4 > request_bounds.MAX_TEXT_BYTES:
-                request_bounds.check_text(full_name, len(value.encode()))
+        def check_text(message: Message) -> Collection[Any]:
+            _check_text(full_name, getattr(message, name))
+            return _NONE
 
-        return check_text
+        return _FieldCheck(check_text, of_messages=False)
     if field.message_type is not None:
 
-        def check_nested(message: Message) -> None:
-            if message.HasField(name):
-                check_message(getattr(message, name))
+        def nested(message: Message) -> Collection[Any]:
+            return (getattr(message, name),) if message.HasField(name) else _NONE
 
-        return check_nested
+        return _FieldCheck(nested, of_messages=True) if _needs_check(field) else None
     return None
 
 
-def _check_repeated(field: FieldDescriptor, is_text: bool) -> _Check | None:
+def _needs_check(field: FieldDescriptor) -> bool:
+    """Whether anything in the message that the field holds has a check of its own."""
+    return bool(_checks_of(field.message_type))
+
+
+def _check_repeated(field: FieldDescriptor, is_text: bool) -> _FieldCheck:
     name, full_name = field.name, field.full_name
     of_message = field.message_type
-    check_entry: Callable[[Any], None] | None = None
     if of_message is not None and of_message.GetOptions().map_entry:
-        return _check_map(name, full_name)
-    if is_text:
+        return _FieldCheck(_check_map(name, full_name), of_messages=False)
 
-        def check_entry(text: str) -> None:
-            request_bounds.check_text(full_name, len(text.encode()))
+    def check(message: Message) -> Collection[Any]:
+        entries: Collection[Any] = getattr(message, name)
+        if entries:
+            request_bounds.check_entries(full_name, len(entries))
+            if is_text:
+                for text in entries:
+                    _check_text(full_name, text)
+        return entries
 
-    elif of_message is not None and _checks_of(of_message):
-        check_entry = check_message
-
-    def check(message: Message) -> None:
-        entries = getattr(message, name)
-        if not entries:
-            return
-        request_bounds.check_entries(full_name, len(entries))
-        if check_entry is not None:
-            for entry in entries:
-                check_entry(entry)
-
-    return check
+    return _FieldCheck(check, of_messages=of_message is not None and _needs_check(field))
 
 
-def _check_map(name: str, full_name: str) -> _Check:
-    def check(message: Message) -> None:
+def _check_map(name: str, full_name: str) -> Callable[[Message], Collection[Any]]:
+    def check(message: Message) -> Collection[Any]:
         entries = getattr(message, name)
         request_bounds.check_entries(full_name, len(entries))
         for key, value in entries.items():
             for content in (key, value):
                 if isinstance(content, str):
-                    request_bounds.check_text(full_name, len(content.encode()))
+                    _check_text(full_name, content)
+        found: Collection[Any] = entries
+        return found
 
     return check
+
+
+def _check_text(full_name: str, text: str) -> None:
+    """A character has at most four bytes: few texts have to be encoded to be measured."""
+    if len(text) * 4 > request_bounds.MAX_TEXT_BYTES:
+        request_bounds.check_text(full_name, len(text.encode()))

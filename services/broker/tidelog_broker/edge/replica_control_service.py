@@ -48,7 +48,9 @@ class ReplicaControlService(replica_control_pb2_grpc.ReplicaControlServiceServic
         request: pb.StopReplicaRequest,
         context: _Context,
     ) -> pb.StopReplicaResponse:
-        command = with_trace_of_call(codec.stop_replica_from_wire(request), _trace_id(context))
+        command = with_trace_of_call(
+            await codec.stop_replica_from_wire(request), _trace_id(context)
+        )
         result = await self._manager.stop_replica(command)
         return await codec.stop_replica_result_to_wire(result)
 
@@ -57,9 +59,9 @@ class ReplicaControlService(replica_control_pb2_grpc.ReplicaControlServiceServic
         request: pb.DescribeReplicasRequest,
         context: _Context,  # noqa: ARG002
     ) -> pb.DescribeReplicasResponse:
-        command = codec.describe_replicas_from_wire(request)
+        command = await codec.describe_replicas_from_wire(request)
         result = await self._manager.describe_replicas(command)
-        return codec.describe_replicas_result_to_wire(result, command.partitions)
+        return await codec.describe_replicas_result_to_wire(result, command.partitions)
 
     async def Watch(  # noqa: N802
         self, request: pb.WatchRequest, context: _Context

@@ -14,6 +14,7 @@ from tidelog_controller.edge.asking import Context
 from tidelog_controller.state.admin_requests import RecoveryChoice
 from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.events import AdminRequest
+from tidelog_runtime.turns import QUICK_ITEMS_PER_TURN, in_turns
 
 MAX_WAITING_REQUESTS = 1_000
 
@@ -47,8 +48,9 @@ def error_of(reply: AdminReply) -> errors_pb2.Error | None:
     return error_to_wire(reply.error) if reply.error else None
 
 
-def recovery_choices(wire: Iterable[admin_pb2.RecoveryChoice]) -> tuple[RecoveryChoice, ...]:
-    return tuple(
-        RecoveryChoice(choice.partition, choice.broker_id, choice.expected_revision)
-        for choice in wire
-    )
+async def recovery_choices(wire: Iterable[admin_pb2.RecoveryChoice]) -> tuple[RecoveryChoice, ...]:
+    return tuple(await in_turns(_recovery_choice, wire, QUICK_ITEMS_PER_TURN))
+
+
+def _recovery_choice(wire: admin_pb2.RecoveryChoice) -> RecoveryChoice:
+    return RecoveryChoice(wire.partition, wire.broker_id, wire.expected_revision)

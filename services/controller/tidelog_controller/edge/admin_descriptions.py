@@ -3,6 +3,8 @@ and its replies answers."""
 
 from __future__ import annotations
 
+import asyncio
+
 from tidelog.v1 import admin_pb2 as pb
 from tidelog_controller.edge.admin_calls import NO_ID, AdminCalls, error_of, recovery_choices
 from tidelog_controller.edge.asking import Context
@@ -22,6 +24,7 @@ from tidelog_controller.state.admin_requests import (
 )
 from tidelog_controller.state.known import Partition
 from tidelog_runtime.metadata.schema import RUNNING
+from tidelog_runtime.turns import in_turns
 
 
 class DescriptionCalls(AdminCalls):
@@ -43,7 +46,7 @@ class DescriptionCalls(AdminCalls):
         if not isinstance(answer, TopicsAnswer):
             return pb.DescribeTopicsResponse(error=error_of(reply))
         return pb.DescribeTopicsResponse(
-            topics=[_topic(view) for view in answer.topics],
+            topics=[await _topic(view) for view in answer.topics],
             next_page_token=answer.next_page_token,
         )
 
@@ -58,7 +61,7 @@ class DescriptionCalls(AdminCalls):
                 request.timeout_ms,
                 request.page_size,
                 request.page_token,
-                choices=recovery_choices(request.choices),
+                choices=await recovery_choices(request.choices),
             ),
             context,
         )
@@ -66,7 +69,7 @@ class DescriptionCalls(AdminCalls):
         if not isinstance(answer, RecoveryAnswer):
             return pb.DescribeRecoveryResponse(error=error_of(reply))
         return pb.DescribeRecoveryResponse(
-            partitions=[_recovery(view) for view in answer.partitions],
+            partitions=await in_turns(_recovery, answer.partitions),
             next_page_token=answer.next_page_token,
         )
 
@@ -77,11 +80,14 @@ class DescriptionCalls(AdminCalls):
         answer = reply.answer
         if not isinstance(answer, BrokersAnswer):
             return pb.DescribeBrokersResponse(error=error_of(reply))
-        return pb.DescribeBrokersResponse(brokers=[_broker(view) for view in answer.brokers])
+        return pb.DescribeBrokersResponse(brokers=await in_turns(_broker, answer.brokers))
 
 
-def _topic(view: TopicView) -> pb.TopicDetails:
+async def _topic(view: TopicView) -> pb.TopicDetails:
+    """One after another, each in turns: as many topics have no more partitions than one may."""
     entry = view.entry
+    partitions = await in_turns(lambda each: _partition(*each), view.partitions)
+    await asyncio.sleep(0)
     return pb.TopicDetails(
         topic=view.name,
         topic_id=entry.topic_id,
@@ -96,7 +102,7 @@ def _topic(view: TopicView) -> pb.TopicDetails:
         revision=view.revision,
         deleting=view.deleting,
         partitions_being_removed=view.partitions_being_removed,
-        partitions=[_partition(number, held) for number, held in view.partitions],
+        partitions=partitions,
         internal=view.internal,
     )
 

@@ -9,7 +9,7 @@ from tidelog.v1 import admin_pb2 as pb
 from tidelog_controller.edge.admin_calls import NO_ID, AdminCalls, error_of
 from tidelog_controller.edge.asking import Context, asker_of, trace_of
 from tidelog_controller.policies.restart_check import Effect
-from tidelog_controller.state.admin_answers import LeadersAnswer, RestartAnswer
+from tidelog_controller.state.admin_answers import LeaderResult, LeadersAnswer, RestartAnswer
 from tidelog_controller.state.admin_requests import (
     CheckRestart,
     ElectPreferredLeaders,
@@ -18,6 +18,7 @@ from tidelog_controller.state.admin_requests import (
     SetMaintenance,
 )
 from tidelog_controller.state.commands import AdminReply
+from tidelog_runtime.turns import QUICK_ITEMS_PER_TURN, in_turns
 
 _EFFECTS = {
     Effect.UNAVAILABLE: pb.RESTART_EFFECT_UNAVAILABLE,
@@ -31,10 +32,7 @@ class LeaderCalls(AdminCalls):
     async def ElectPreferredLeaders(  # noqa: N802 - the generated name
         self, request: pb.ElectPreferredLeadersRequest, context: Context
     ) -> pb.ElectPreferredLeadersResponse:
-        selectors = tuple(
-            PartitionSelector(selector.topic, tuple(selector.partitions))
-            for selector in request.partitions
-        )
+        selectors = tuple(await in_turns(_selector, request.partitions))
         reply = await self._submit(
             ElectPreferredLeaders(
                 NO_ID,
@@ -46,14 +44,14 @@ class LeaderCalls(AdminCalls):
             ),
             context,
         )
-        return pb.ElectPreferredLeadersResponse(error=error_of(reply), partitions=_results(reply))
+        return pb.ElectPreferredLeadersResponse(
+            error=error_of(reply), partitions=await _results(reply)
+        )
 
     async def MoveLeaders(  # noqa: N802 - the generated name
         self, request: pb.MoveLeadersRequest, context: Context
     ) -> pb.MoveLeadersResponse:
-        moves = tuple(
-            (TopicPartition(move.topic, move.partition), move.leader) for move in request.moves
-        )
+        moves = tuple(await in_turns(_leader_move, request.moves, QUICK_ITEMS_PER_TURN))
         reply = await self._submit(
             MoveLeaders(
                 NO_ID,
@@ -65,7 +63,7 @@ class LeaderCalls(AdminCalls):
             ),
             context,
         )
-        return pb.MoveLeadersResponse(error=error_of(reply), partitions=_results(reply))
+        return pb.MoveLeadersResponse(error=error_of(reply), partitions=await _results(reply))
 
     async def SetMaintenance(  # noqa: N802 - the generated name
         self, request: pb.SetMaintenanceRequest, context: Context
@@ -84,7 +82,7 @@ class LeaderCalls(AdminCalls):
         )
         kept = reply.answer.kept if isinstance(reply.answer, LeadersAnswer) else 0
         return pb.SetMaintenanceResponse(
-            error=error_of(reply), leaders=_results(reply), leaders_kept=kept
+            error=error_of(reply), leaders=await _results(reply), leaders_kept=kept
         )
 
     async def CheckRestart(  # noqa: N802 - the generated name
@@ -103,30 +101,39 @@ class LeaderCalls(AdminCalls):
             under_min_isr=counts.get(Effect.UNDER_MIN_ISR, 0),
             last_replica=counts.get(Effect.LAST_REPLICA, 0),
             leader_moves=counts.get(Effect.LEADER_MOVES, 0),
-            findings=[
-                pb.RestartFinding(
-                    topic=name.topic,
-                    partition=name.partition,
-                    effect=_EFFECTS[effect],
-                    reason=reason,
-                )
-                for name, effect, reason in answer.findings
-            ],
+            findings=await in_turns(_finding, answer.findings),
             next_page_token=answer.next_page_token,
         )
 
 
-def _results(reply: AdminReply) -> list[pb.LeaderResult]:
+def _selector(wire: pb.PartitionSelector) -> PartitionSelector:
+    return PartitionSelector(wire.topic, tuple(wire.partitions))
+
+
+def _leader_move(wire: pb.LeaderMove) -> tuple[TopicPartition, int]:
+    return TopicPartition(wire.topic, wire.partition), wire.leader
+
+
+def _finding(found: tuple[TopicPartition, Effect, str]) -> pb.RestartFinding:
+    name, effect, reason = found
+    return pb.RestartFinding(
+        topic=name.topic, partition=name.partition, effect=_EFFECTS[effect], reason=reason
+    )
+
+
+async def _results(reply: AdminReply) -> list[pb.LeaderResult]:
     answer = reply.answer
     if not isinstance(answer, LeadersAnswer):
         return []
-    return [
-        pb.LeaderResult(
-            topic=name.topic,
-            partition=name.partition,
-            leader_before=before,
-            leader=leader,
-            error=error_to_wire(error) if error else None,
-        )
-        for name, before, leader, error in answer.results
-    ]
+    return await in_turns(_result, answer.results)
+
+
+def _result(result: LeaderResult) -> pb.LeaderResult:
+    name, before, leader, error = result
+    return pb.LeaderResult(
+        topic=name.topic,
+        partition=name.partition,
+        leader_before=before,
+        leader=leader,
+        error=error_to_wire(error) if error else None,
+    )

@@ -13,6 +13,7 @@ from tidelog.v1 import admin_pb2 as pb
 from tidelog_controller.edge.admin_calls import NO_ID, AdminCalls, error_of
 from tidelog_controller.edge.asking import Context, asker_of, trace_of
 from tidelog_controller.state.admin_answers import (
+    MoveView,
     OperationAnswer,
     OperationMovesAnswer,
     OperationsAnswer,
@@ -39,6 +40,7 @@ from tidelog_controller.state.admin_requests import (
 from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.operations import MoveState
 from tidelog_runtime.metadata.operations import OperationKind, OperationMove, OperationState
+from tidelog_runtime.turns import in_turns
 
 _KINDS = {
     OperationKind.REASSIGNMENT: pb.OPERATION_KIND_REASSIGNMENT,
@@ -80,10 +82,10 @@ class OperationCalls(AdminCalls):
     async def Reassign(  # noqa: N802 - the generated name
         self, request: pb.ReassignRequest, context: Context
     ) -> pb.ReassignResponse:
-        wanted = Reassignment(tuple(_wanted_replicas(move) for move in request.moves))
+        wanted = Reassignment(tuple(await in_turns(_wanted_replicas, request.moves)))
         reply = await self._begin(wanted, request, context)
         return pb.ReassignResponse(
-            error=error_of(reply), operation=_operation(reply), plan=_plan(reply)
+            error=error_of(reply), operation=_operation(reply), plan=await _plan(reply)
         )
 
     async def Rebalance(  # noqa: N802 - the generated name
@@ -92,7 +94,7 @@ class OperationCalls(AdminCalls):
         wanted = Rebalancing()
         reply = await self._begin(wanted, request, context)
         return pb.RebalanceResponse(
-            error=error_of(reply), operation=_operation(reply), plan=_plan(reply)
+            error=error_of(reply), operation=_operation(reply), plan=await _plan(reply)
         )
 
     async def AddBrokers(  # noqa: N802 - the generated name
@@ -101,7 +103,7 @@ class OperationCalls(AdminCalls):
         wanted = AddedBrokers(tuple(request.broker_ids))
         reply = await self._begin(wanted, request, context)
         return pb.AddBrokersResponse(
-            error=error_of(reply), operation=_operation(reply), plan=_plan(reply)
+            error=error_of(reply), operation=_operation(reply), plan=await _plan(reply)
         )
 
     async def RemoveBrokers(  # noqa: N802 - the generated name
@@ -110,7 +112,7 @@ class OperationCalls(AdminCalls):
         wanted = RemovedBrokers(tuple(request.broker_ids))
         reply = await self._begin(wanted, request, context)
         return pb.RemoveBrokersResponse(
-            error=error_of(reply), operation=_operation(reply), plan=_plan(reply)
+            error=error_of(reply), operation=_operation(reply), plan=await _plan(reply)
         )
 
     async def SetReplicationFactor(  # noqa: N802 - the generated name
@@ -119,7 +121,7 @@ class OperationCalls(AdminCalls):
         wanted = OtherFactor(tuple(request.topics), request.replication_factor)
         reply = await self._begin(wanted, request, context)
         return pb.SetReplicationFactorResponse(
-            error=error_of(reply), operation=_operation(reply), plan=_plan(reply)
+            error=error_of(reply), operation=_operation(reply), plan=await _plan(reply)
         )
 
     async def ReverseOperation(  # noqa: N802 - the generated name
@@ -128,7 +130,7 @@ class OperationCalls(AdminCalls):
         wanted = Reversal(request.reversed_operation_id)
         reply = await self._begin(wanted, request, context)
         return pb.ReverseOperationResponse(
-            error=error_of(reply), operation=_operation(reply), plan=_plan(reply)
+            error=error_of(reply), operation=_operation(reply), plan=await _plan(reply)
         )
 
     async def CancelOperation(  # noqa: N802 - the generated name
@@ -146,7 +148,7 @@ class OperationCalls(AdminCalls):
             context,
         )
         return pb.CancelOperationResponse(
-            error=error_of(reply), operation=_operation(reply), plan=_plan(reply)
+            error=error_of(reply), operation=_operation(reply), plan=await _plan(reply)
         )
 
     async def ListOperations(  # noqa: N802 - the generated name
@@ -164,7 +166,7 @@ class OperationCalls(AdminCalls):
         if not isinstance(answer, OperationsAnswer):
             return pb.ListOperationsResponse(error=error_of(reply))
         return pb.ListOperationsResponse(
-            operations=[_operation_to_wire(operation) for operation in answer.operations],
+            operations=await in_turns(_operation_to_wire, answer.operations),
             next_page_token=answer.next_page_token,
         )
 
@@ -180,16 +182,7 @@ class OperationCalls(AdminCalls):
             return pb.DescribeOperationResponse(error=error_of(reply))
         return pb.DescribeOperationResponse(
             operation=_operation_to_wire(answer.operation),
-            moves=[
-                pb.MoveProgress(
-                    move=_move_to_wire(view.move),
-                    state=_MOVE_STATES[view.state],
-                    waits_for=view.waits_for,
-                    bytes_to_copy=view.bytes_to_copy,
-                    bytes_copied=view.bytes_copied,
-                )
-                for view in answer.moves
-            ],
+            moves=await in_turns(_progress_to_wire, answer.moves),
             next_page_token=answer.next_page_token,
         )
 
@@ -295,16 +288,16 @@ def _operation_to_wire(view: OperationView) -> pb.Operation:
     )
 
 
-def _plan(reply: AdminReply) -> pb.Plan | None:
+async def _plan(reply: AdminReply) -> pb.Plan | None:
     answer = reply.answer
     if not isinstance(answer, OperationAnswer) or answer.plan is None:
         return None
-    return _plan_to_wire(answer.plan)
+    return await _plan_to_wire(answer.plan)
 
 
-def _plan_to_wire(plan: PlanSummary) -> pb.Plan:
+async def _plan_to_wire(plan: PlanSummary) -> pb.Plan:
     return pb.Plan(
-        moves=_moves_to_wire(plan.moves),
+        moves=await in_turns(_move_to_wire, plan.moves),
         move_count=plan.move_count,
         replicas_added=plan.replicas_added,
         leaders_changed=plan.leaders_changed,
@@ -315,8 +308,14 @@ def _plan_to_wire(plan: PlanSummary) -> pb.Plan:
     )
 
 
-def _moves_to_wire(moves: Iterable[OperationMove]) -> list[pb.Move]:
-    return [_move_to_wire(move) for move in moves]
+def _progress_to_wire(view: MoveView) -> pb.MoveProgress:
+    return pb.MoveProgress(
+        move=_move_to_wire(view.move),
+        state=_MOVE_STATES[view.state],
+        waits_for=view.waits_for,
+        bytes_to_copy=view.bytes_to_copy,
+        bytes_copied=view.bytes_copied,
+    )
 
 
 def _move_to_wire(move: OperationMove) -> pb.Move:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tidelog.errors import TidelogError
 from tidelog.rpc.wire import error_to_wire
 from tidelog.v1 import admin_pb2 as pb
 from tidelog_controller.edge.admin_calls import NO_ID, AdminCalls, error_of, recovery_choices
@@ -21,6 +22,7 @@ from tidelog_controller.state.events import (
     DeleteTopic,
     RecoverPartitions,
 )
+from tidelog_runtime.turns import QUICK_ITEMS_PER_TURN, in_turns
 
 
 class TopicCalls(AdminCalls):
@@ -37,7 +39,7 @@ class TopicCalls(AdminCalls):
                 request.dry_run,
                 request.timeout_ms,
                 trace_of(context),
-                _assignment(request.assignment),
+                await _assignment(request.assignment),
                 request.operation_id,
                 asker_of(context),
             ),
@@ -48,7 +50,7 @@ class TopicCalls(AdminCalls):
             error=error_of(reply),
             topic_id=reply.topic_id,
             pending_brokers=reply.pending_brokers,
-            assignment=_assignment_to_wire(plan),
+            assignment=await _assignment_to_wire(plan),
         )
 
     async def DeleteTopic(  # noqa: N802 - the generated name
@@ -113,7 +115,7 @@ class TopicCalls(AdminCalls):
                 request.topic,
                 request.topic_id,
                 request.partitions,
-                _assignment(request.assignment),
+                await _assignment(request.assignment),
                 request.expected_revision,
                 request.dry_run,
                 request.timeout_ms,
@@ -128,7 +130,7 @@ class TopicCalls(AdminCalls):
             added=answer.partitions,
             pending_brokers=reply.pending_brokers,
             revision=answer.revision,
-            assignment=_assignment_to_wire(answer),
+            assignment=await _assignment_to_wire(answer),
         )
 
     async def RemovePartitions(  # noqa: N802 - the generated name
@@ -170,28 +172,34 @@ class TopicCalls(AdminCalls):
                 request.timeout_ms,
                 trace_of(context),
                 asker_of(context),
-                recovery_choices(request.choices),
+                await recovery_choices(request.choices),
             ),
             context,
         )
         return pb.RecoverPartitionsResponse(
             error=error_of(reply),
-            partitions=[
-                pb.RecoverPartitionResult(
-                    partition=partition, error=error_to_wire(error) if error else None
-                )
-                for partition, error in reply.partitions
-            ],
+            partitions=await in_turns(_recovered, reply.partitions),
         )
 
 
-def _assignment(wire: Iterable[pb.ReplicaAssignment]) -> Assignment:
-    return tuple(tuple(partition.replicas) for partition in wire)
+def _recovered(result: tuple[int, TidelogError | None]) -> pb.RecoverPartitionResult:
+    partition, error = result
+    return pb.RecoverPartitionResult(
+        partition=partition, error=error_to_wire(error) if error else None
+    )
+
+
+async def _assignment(wire: Iterable[pb.ReplicaAssignment]) -> Assignment:
+    return tuple(await in_turns(lambda each: tuple(each.replicas), wire, QUICK_ITEMS_PER_TURN))
 
 
 def _partitions_answer(reply: AdminReply) -> PartitionsAnswer:
     return reply.answer if isinstance(reply.answer, PartitionsAnswer) else PartitionsAnswer()
 
 
-def _assignment_to_wire(answer: PartitionsAnswer) -> list[pb.ReplicaAssignment]:
-    return [pb.ReplicaAssignment(replicas=replicas) for replicas in answer.assignment]
+async def _assignment_to_wire(answer: PartitionsAnswer) -> list[pb.ReplicaAssignment]:
+    return await in_turns(
+        lambda replicas: pb.ReplicaAssignment(replicas=replicas),
+        answer.assignment,
+        QUICK_ITEMS_PER_TURN,
+    )

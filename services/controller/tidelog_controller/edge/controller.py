@@ -14,6 +14,7 @@ from tidelog.v1.controller_pb2_grpc import ControllerServiceServicer
 from tidelog_runtime.disk_reports import DiskReport, FailingLeadership
 from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeadersReport
 from tidelog_runtime.replica_control_codec import change_from_wire
+from tidelog_runtime.turns import in_turns
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -33,20 +34,9 @@ class ControllerServicer(ControllerServiceServicer):
         request: pb.ReportUnreachableLeadersRequest,
         context: Context,  # noqa: ARG002
     ) -> pb.ReportUnreachableLeadersResponse:
+        leaders = await in_turns(_unreachable_leader, request.leaders)
         error = self._reports.report(
-            UnreachableLeadersReport(
-                request.broker_id,
-                request.broker_epoch,
-                tuple(
-                    UnreachableLeader(
-                        leader.broker_id,
-                        leader.broker_epoch,
-                        leader.unanswered_ms,
-                        change_from_wire(leader.change),
-                    )
-                    for leader in request.leaders
-                ),
-            )
+            UnreachableLeadersReport(request.broker_id, request.broker_epoch, tuple(leaders))
         )
         return pb.ReportUnreachableLeadersResponse(error=error_to_wire(error) if error else None)
 
@@ -55,19 +45,25 @@ class ControllerServicer(ControllerServiceServicer):
         request: pb.ReportDiskRequest,
         context: Context,  # noqa: ARG002
     ) -> pb.ReportDiskResponse:
-        led = []
-        for failing in request.led:
-            change = change_from_wire(failing.change)
-            led.append(
-                FailingLeadership(
-                    TopicPartition(failing.topic, failing.partition),
-                    failing.leader_epoch,
-                    change.cause,
-                    failing.failing_for_ms,
-                    change,
-                )
-            )
+        led = await in_turns(_failing_leadership, request.led)
         error = self._reports.report_disk(
             DiskReport(request.broker_id, request.broker_epoch, request.is_rejecting, tuple(led))
         )
         return pb.ReportDiskResponse(error=error_to_wire(error) if error else None)
+
+
+def _unreachable_leader(wire: pb.UnreachableLeader) -> UnreachableLeader:
+    return UnreachableLeader(
+        wire.broker_id, wire.broker_epoch, wire.unanswered_ms, change_from_wire(wire.change)
+    )
+
+
+def _failing_leadership(wire: pb.FailingLeadership) -> FailingLeadership:
+    change = change_from_wire(wire.change)
+    return FailingLeadership(
+        TopicPartition(wire.topic, wire.partition),
+        wire.leader_epoch,
+        change.cause,
+        wire.failing_for_ms,
+        change,
+    )

@@ -54,7 +54,7 @@ class GrpcReplicaControl:
     async def stop_replica(self, command: StopReplicaCommand) -> CommandResult:
         try:
             answer = await self._stub.StopReplica(
-                stop_replica_to_wire(command),
+                await stop_replica_to_wire(command),
                 timeout=self._timeout_seconds,
                 metadata=of_trace(shared_trace_id(command), self._rng),
             )
@@ -65,11 +65,11 @@ class GrpcReplicaControl:
     async def describe_replicas(self, command: DescribeReplicasCommand) -> DescribeReplicasResult:
         try:
             answer = await self._stub.DescribeReplicas(
-                describe_replicas_to_wire(command), timeout=self._timeout_seconds
+                await describe_replicas_to_wire(command), timeout=self._timeout_seconds
             )
         except grpc.aio.AioRpcError as error:
             raise _unreachable(error) from error
-        return describe_replicas_result_from_wire(answer)
+        return await describe_replicas_result_from_wire(answer)
 
     async def watch(self, controller_id: int, controller_epoch: int, broker_epoch: int) -> None:
         request = pb.WatchRequest(

@@ -393,7 +393,8 @@ class LeaderAdmin:
 
     def _selected(self, selectors: Iterable[PartitionSelector]) -> list[TopicPartition]:
         names: dict[TopicPartition, None] = {}
-        chosen = list(selectors)
+        # Each once: a topic may be named thousands of times, and has thousands of partitions.
+        chosen = list(dict.fromkeys(selectors))
         if not chosen:
             return [n for topic in sorted(self._context.topics) for n in self._placed(topic)]
         for topic, numbers in chosen:

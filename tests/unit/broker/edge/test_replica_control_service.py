@@ -50,7 +50,7 @@ async def test_the_trace_in_a_command_goes_before_that_of_the_call() -> None:
 async def test_of_a_stop_without_a_trace_it_tells_that_of_the_call() -> None:
     replicas = Replicas()
     await replicas.manager.leader_and_isr(command(state(), full_state=True))
-    await serving(replicas).StopReplica(stop_replica_to_wire(stop_command(20)), CONTEXT)
+    await serving(replicas).StopReplica(await stop_replica_to_wire(stop_command(20)), CONTEXT)
     assert traces(replicas, Kind.DELETE, Kind.STOP) == {CALLS}
 
 
