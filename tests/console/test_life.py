@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-import time
 
 import httpx
 from playwright.async_api import expect
@@ -13,37 +11,45 @@ from console.answers import until_partition
 from console.console import Console
 from tidelog_runtime.local.cluster import LocalCluster
 
-SEEN_WITHIN_SECONDS = 3.0
 VICTIM = 3
 CONTROLLERS = (1, 2)
 GATEWAYS_WORDS = "the request was not answered in time; the last problem"
 
 
-async def test_a_broker_that_dies_is_seen_within_three_seconds(
-    console: Console, cluster: LocalCluster, sea: str
+async def test_a_broker_that_dies_is_seen_without_reloading(
+    console: Console, cluster: LocalCluster, rest: httpx.AsyncClient, sea: str
 ) -> None:
+    """How soon it is seen is measured by `make bench-console`, on a machine that does nothing
+    else. Here it is seen by the refused connection, long before the lease ends."""
     await console.open("overview")
     side = console.page.get_by_role("banner")
     await expect(side.get_by_text("All is well")).to_be_visible()
-    seen = asyncio.ensure_future(side.get_by_text("1 broker gone").wait_for())
-    await asyncio.sleep(0)
-    killed = time.monotonic()
     await cluster.kill(VICTIM)
     try:
-        await seen
-        took = time.monotonic() - killed
+        await expect(side.get_by_text("1 broker gone")).to_be_visible()
         await _look_at_the_rest(console, sea)
     finally:
         cluster.start_broker(VICTIM)
         await cluster.ready()
     await console.open("overview")
     await expect(side.get_by_text("All is well")).to_be_visible()
-    assert took < SEEN_WITHIN_SECONDS
+    assert await _fencing_dials(rest) == ["refused"]
+
+
+async def _fencing_dials(rest: httpx.AsyncClient) -> list[str]:
+    """What connects to the victim met when the controller took it for dead; none is known of a
+    lease that has ended."""
+    query = {"kind": "broker_fenced", "broker": str(VICTIM)}
+    events = (await rest.get("/v1/events", params=query)).raise_for_status().json()["items"]
+    return [event["details"].get("dial", "") for event in events if event["stage"] == "requested"]
 
 
 async def _look_at_the_rest(console: Console, topic: str) -> None:
-    await expect(console.page.get_by_text(f"Broker {VICTIM} is gone")).to_be_visible()
-    await expect(console.page.get_by_text("What is wrong, and why")).to_be_visible()
+    # The verdict and, once the services were asked, the finding: both begin with these words.
+    verdict = console.page.get_by_role("main").get_by_text(f"Broker {VICTIM} is gone", exact=True)
+    await expect(verdict).to_be_visible()
+    wrong = console.page.get_by_role("region", name="What is wrong, and why")
+    await expect(wrong.get_by_text(f"Broker {VICTIM} is gone: ").first).to_be_visible()
 
     await console.open(f"topics/{topic}/0")
     away = console.page.get_by_role("img", name=f"Broker {VICTIM}: away")
