@@ -79,7 +79,7 @@ compose-test: $(STAMP)
 examples-test: $(STAMP)
 	$(BIN)/python -m pytest tests/examples
 
-# Three runs of five minutes and more than two million records, unless it is told otherwise.
+# Three runs of six minutes and more than two million records, unless it is told otherwise.
 faults: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m $(if $(PLANTED),faults.planted,faults \
 		$(if $(LOCAL),--local) $(if $(RUNS),--runs $(RUNS)) $(if $(SEED),--seed $(SEED)) \

@@ -19,6 +19,7 @@ AFTER_LEASE_MS = 1_000
 AFTER_LEASE_OF_A_CRASH_MS = 2_000
 CRASH_SHOWN_MS = 1_000
 AFTER_LAG_MS = 1_000
+HANDED_OVER_MS = 1_000
 # The controller is told, elects, and clients find the new leader.
 AFTER_LAG_AND_REPORT_MS = 3_000
 # A partition whose leader was deposed rests before the next one can be, the longer the more often
@@ -35,6 +36,7 @@ class Ability(enum.StrEnum):
     CLIENT_RELAY = "a relay between clients and brokers"
     SERVICE_RELAY = "a relay in front of each broker, for services too"
     NETWORK = "rules in the network of each service"
+    SECOND = "a second process under the id of a broker"
     FULL_DISK = "a disk that can be filled"
     DATA = "data directories that can be written while a broker is down"
     ETCD = "an etcd that can be killed as a whole"
@@ -100,6 +102,10 @@ def _silence(seen: Circumstances) -> Bound:
     return Bound(seen.timings.lease_ms + AFTER_LEASE_MS, "lease time + 1 s")
 
 
+def _handed_over(_: Circumstances) -> Bound:
+    return Bound(HANDED_OVER_MS, "1 s, where a leader gives up its partitions by itself")
+
+
 def _follower_cut(seen: Circumstances) -> Bound:
     return Bound(seen.timings.lag_ms + AFTER_LAG_MS, "replica_lag_time_max_ms + 1 s")
 
@@ -133,6 +139,25 @@ KINDS: dict[str, Kind] = {
     "stop_controller": Kind(Ability.PROCESSES, 5, "the active controller", _unnoticed, strikes=0),
     "pause_controller": Kind(Ability.PROCESSES, 6, "the active controller", _unnoticed, strikes=0),
     "restart_all_brokers": Kind(Ability.PROCESSES, 1, "all brokers", strikes=BROKERS),
+    # Broker ids.
+    "start_second_process": Kind(
+        Ability.SECOND, 3, "the busiest leader's id, by an empty directory", _unnoticed
+    ),
+    "start_copied_process": Kind(
+        Ability.SECOND, 3, "the busiest leader's id, by a copy of its directory", _unnoticed
+    ),
+    "start_second_while_paused": Kind(
+        Ability.SECOND,
+        3,
+        "the busiest leader's id while it is paused, by an empty directory",
+        _silence,
+    ),
+    "take_over_by_copy": Kind(
+        Ability.SECOND,
+        5,
+        "the busiest leader's id while it is paused, by a copy of its directory",
+        _silence,
+    ),
     # The network.
     "cut_off_leader": Kind(Ability.NETWORK, 8, "the busiest leader, from all", _silence),
     "cut_follower": Kind(
@@ -167,6 +192,13 @@ KINDS: dict[str, Kind] = {
         3,
         "a follower's segment, while it is down",
         _crash,
+        spares=1,
+    ),
+    "flip_byte_of_leader": Kind(
+        Ability.DATA,
+        3,
+        "a segment of the busiest leader, while it runs",
+        _handed_over,
         spares=1,
     ),
     # The metadata store.

@@ -49,6 +49,18 @@ class Traffic(Protocol):
     async def heal(self) -> None: ...
 
 
+class SecondProcess(Protocol):
+    """A process that runs under the id of a broker, beside that broker's own."""
+
+    async def exit_status(self) -> int | None:
+        """None: it runs."""
+
+    async def log_lines(self) -> list[bytes]: ...
+
+    async def stop(self) -> None:
+        """SIGTERM; returns once it has ended and its data directory is removed."""
+
+
 class Processes(Protocol):
     async def start(self) -> None:
         """Returns once all of it serves."""
@@ -78,6 +90,10 @@ class Processes(Protocol):
         """Whether the kernel has it stopped, as `pause` does."""
 
     def log_since_now(self, service: str) -> LogSince: ...
+
+    async def start_second(self, broker: str, *, is_copy: bool) -> SecondProcess:
+        """With an address of its own, and a data directory that is empty, or a copy of that of
+        this broker as it is now."""
 
     async def log_lines(self, service: str) -> Iterable[bytes]:
         """All that it has said."""

@@ -21,6 +21,11 @@ DATA_DIR = "/var/lib/tidelog"
 # meanwhile, and what was on its way to the first would reach the second.
 SUBNET = "10.213.77.0/24"
 FIRST_ADDRESS = 100
+# Of second processes under the id of a broker.
+FIRST_SECOND_ADDRESS = 200
+
+# While a clock is wrong, retention runs several times.
+RETENTION_CHECK_INTERVAL_MS = 1_000
 
 FAKETIME_DOCKERFILE = f"""\
 ARG BROKER_IMAGE
@@ -50,18 +55,12 @@ def override(
     }
     for broker, directory in disks.items():
         volumes = [f"{directory}:{DATA_DIR}"]
+        environment = {"TIDELOG_RETENTION_CHECK_INTERVAL_MS": str(RETENTION_CHECK_INTERVAL_MS)}
         if clocks is not None:
             volumes.append(f"{clocks[broker]}:{FAKETIME_DIR}:ro")
-            changed[broker] |= {
-                "image": faketime_image,
-                "environment": {
-                    "LD_PRELOAD": FAKETIME_LIBRARY,
-                    "FAKETIME_TIMESTAMP_FILE": FAKETIME_FILE,
-                    # Time that only grows is nobody's to set.
-                    "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-                    "FAKETIME_CACHE_DURATION": "1",
-                },
-            }
+            changed[broker]["image"] = faketime_image
+            environment |= clock_environment(FAKETIME_LIBRARY, FAKETIME_FILE)
+        changed[broker]["environment"] = environment
         changed[broker]["volumes"] = volumes
         if user:
             changed[broker]["user"] = user
@@ -69,10 +68,28 @@ def override(
     return json.dumps({"services": changed, "networks": network}, indent=2)
 
 
+def clock_environment(library: str, file: str) -> dict[str, str]:
+    """The variables of a process whose wall clock that file sets."""
+    return {
+        "LD_PRELOAD": library,
+        "FAKETIME_TIMESTAMP_FILE": file,
+        # Only the wall clock can be set: intervals are measured by the monotonic one.
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "FAKETIME_CACHE_DURATION": "1",
+    }
+
+
 def addresses(services: Sequence[str]) -> dict[str, str]:
     """Above those that the engine gives by itself."""
-    prefix = SUBNET.rpartition(".")[0]
-    return {name: f"{prefix}.{number}" for number, name in enumerate(services, FIRST_ADDRESS)}
+    return {name: _address(number) for number, name in enumerate(services, FIRST_ADDRESS)}
+
+
+def second_address(number: int) -> str:
+    return _address(FIRST_SECOND_ADDRESS + number)
+
+
+def _address(number: int) -> str:
+    return f"{SUBNET.rpartition('.')[0]}.{number}"
 
 
 def clock_setting(ahead_s: int) -> str:

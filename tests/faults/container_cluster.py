@@ -27,11 +27,13 @@ from faults.cluster import (
     ClusterFailedError,
     Cut,
     LogSince,
+    SecondProcess,
     Traffic,
 )
 from faults.commands import run_command
 from faults.compose_override import FAKETIME_DOCKERFILE, FAKETIME_TAG, clock_setting, override
 from faults.container_network import Rules, ServiceRelay
+from faults.container_second import BROKER_PORT, ContainerSecond, read_log, remove
 from faults.local_cluster import state_of
 from faults.relay import Manner
 from faults.relayed_traffic import RelayedTraffic, SharedRelay
@@ -45,7 +47,6 @@ BROKERS = ("broker-1", "broker-2", "broker-3")
 CONTROLLERS = ("controller-1", "controller-2")
 ETCD_MEMBERS = ("etcd-1", "etcd-2", "etcd-3")
 SERVICES = (*ETCD_MEMBERS, *CONTROLLERS, *BROKERS)
-BROKER_PORT = 7500
 CONTROLLER_PORT = 7400
 LEASE_MS = 3_000
 LAG_TIME_MAX_MS = 2_000
@@ -60,18 +61,9 @@ BYSTANDERS = (
     {f"{PROJECT}-like-{m}": (m, ("etcd", "--data-dir=/tmp/etcd")) for m in ETCD_MEMBERS},
     {f"{PROJECT}-like-controller": (CONTROLLERS[0], ("python", "-c", LOAD_A_CONTROLLER))},
 )
+# By number; more run at no time, for each strikes a broker of its own.
+SECONDS = tuple(f"{PROJECT}-second-{number}" for number in range(len(BROKERS)))
 _NETWORK_PROGRAMS = ("nsenter", "iptables", "iptables-restore")
-
-
-async def read_log(container: str, *options: str) -> list[bytes]:
-    """What it said, in all of its lives."""
-    process = await asyncio.create_subprocess_exec(
-        *("docker", "logs", *options, container),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    out, _ = await process.communicate()
-    return out.splitlines(keepends=True)
 
 
 def _why_no_networks() -> str:
@@ -107,6 +99,7 @@ class Containers:
         self._relays: dict[str, SharedRelay] = {}
         self._own_relays: dict[str, SharedRelay] = {}
         self._fault_numbers = count(1)
+        self._second_number = -1
         self._asked_to_end: set[str] = set()
         self._program: list[str] = []
         self._ids: dict[str, str] = {}
@@ -158,6 +151,7 @@ class Containers:
             Ability.ETCD,
             Ability.ETCD_MEMBERS,
             Ability.DATA,
+            Ability.SECOND,
         }
         self._found({Ability.NETWORK, Ability.SERVICE_RELAY}, _why_no_networks())
         await self._make_data_dirs()
@@ -242,9 +236,8 @@ class Containers:
         await self._stack.aclose()
 
     async def _down(self) -> None:
-        for names in BYSTANDERS:
-            with suppress(ClusterFailedError):
-                await run_command(["docker", "rm", "--force", *names])
+        for names in (*BYSTANDERS, SECONDS):
+            await remove(list(names))
         with suppress(ClusterFailedError):
             await self._compose("down", "--volumes", "--timeout", "5")
 
@@ -328,6 +321,19 @@ class Containers:
             if state["Status"] in ENDED and service not in self._asked_to_end:
                 ended.append(f"{service} (exit status {state['ExitCode']})")
         return ended
+
+    async def start_second(self, broker: str, *, is_copy: bool) -> SecondProcess:
+        number = self._second_number = (self._second_number + 1) % len(SECONDS)
+        directory = self._directory / "seconds" / f"{next(self._fault_numbers)}"
+        second = ContainerSecond(SECONDS[number], directory)
+        try:
+            await second.start(
+                await self._inspect(broker), number, self._data_dirs[broker] if is_copy else None
+            )
+        except BaseException:
+            await second.stop()
+            raise
+        return second
 
     async def _inspect(self, service: str) -> dict[str, Any]:
         [found] = json.loads(await run_command(["docker", "inspect", self._ids[service]]))

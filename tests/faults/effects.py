@@ -40,6 +40,9 @@ _STOPPED = Rule("seen_stopped", 1, "the kernel calls the process stopped")
 _LOST = Rule("packets_lost", 1, "packets that the rules took away, as they count them")
 _CLEAN = Rule("clean_ends", 1, "processes that ended with status 0 when asked to", after=True)
 _OTHER_ACTIVE = Rule("other_active", 1, "another controller became the active one")
+_REJECTED = Rule(
+    "starts_rejected", 1, "the second process ended, for the id belongs to another directory"
+)
 _MEMBERS = Rule("members_ended", 1, "etcd members that ended")
 
 RULES: dict[str, tuple[Rule, ...]] = {
@@ -51,6 +54,16 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "stop_controller": (_ENDED, _CLEAN, _OTHER_ACTIVE),
     "pause_controller": (_STOPPED,),
     "restart_all_brokers": (Rule("lives_ended", 3, "all brokers ended and came back", after=True),),
+    "start_second_process": (_REJECTED,),
+    "start_copied_process": (
+        Rule("waits_reported", 1, "the second process waits for the registration of the first"),
+    ),
+    "start_second_while_paused": (_STOPPED, _REJECTED),
+    "take_over_by_copy": (
+        _STOPPED,
+        Rule("registrations", 1, "the second process took the id"),
+        Rule("not_intact_reported", 1, "and said that its directory is not intact"),
+    ),
     "cut_off_leader": (_LOST,),
     "cut_follower": (_LOST,),
     "cut_leader_from_followers": (_LOST,),
@@ -70,10 +83,17 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule("bytes_delayed", 1, "bytes that went through the relay late"),
         Rule("least_delay_ms", DELAY_SEEN_MS, "the least that any of them was late"),
     ),
-    "fill_disk": (Rule("refusals_told", 1, "the broker told that its disk takes no more"),),
+    "fill_disk": (
+        Rule("refusals_told", 1, "the broker told that its disk takes no more"),
+        Rule("leads_none", 1, "it leads no partition of the topic any more, while it is full"),
+    ),
     "flip_bit": (
         Rule("lives_ended", 1, "the broker was down meanwhile", after=True),
         Rule("damage_told", 1, "the broker found the damage by its checksum", after=True),
+    ),
+    "flip_byte_of_leader": (
+        Rule("damage_told", 1, "the scrub of the running leader found the damage"),
+        Rule("repairs_told", 1, "its replica was repaired by the new leader", after=True),
     ),
     "kill_etcd_member": (_MEMBERS,),
     "kill_etcd_leader": (_MEMBERS, Rule("other_etcd_leader", 1, "another member leads")),

@@ -8,16 +8,28 @@ import random
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from itertools import count
 from pathlib import Path
 
 from faults.catalogue import Ability, Timings
-from faults.cluster import LOAD_A_CONTROLLER, STIR_S, STIRS, Cut, LogSince, Traffic
+from faults.cluster import (
+    LOAD_A_CONTROLLER,
+    STIR_S,
+    STIRS,
+    Cut,
+    LogSince,
+    SecondProcess,
+    Traffic,
+)
+from faults.compose_override import RETENTION_CHECK_INTERVAL_MS, clock_setting
+from faults.local_second import LocalSecond
+from faults.own_clocks import CLOCK_FILE, clock_program, find_faketime
 from faults.relay import Manner
 from faults.relayed_traffic import RelayedTraffic, SharedRelay
 from faults.service_logs import FileLog
 from faults.small_disks import SmallDisk
 from tidelog_runtime.clock import SystemClock
-from tidelog_runtime.local.cluster import LocalCluster
+from tidelog_runtime.local.cluster import LocalCluster, Programs
 from tidelog_runtime.local.process import LocalProcess
 from tidelog_runtime.metadata.etcd import EtcdStore
 from tidelog_runtime.metadata.store import StoreError
@@ -32,7 +44,10 @@ ETCD = "etcd-1"
 ETCD_TIMEOUT_MS = 2_000
 
 
-ABILITIES = frozenset({Ability.PROCESSES, Ability.CLIENT_RELAY, Ability.DATA, Ability.ETCD})
+ABILITIES = frozenset(
+    {Ability.PROCESSES, Ability.CLIENT_RELAY, Ability.DATA, Ability.ETCD, Ability.SECOND}
+)
+NO_FAKETIME = "libfaketime is not installed"
 
 
 class LocalProcesses:
@@ -43,6 +58,13 @@ class LocalProcesses:
 
     def __init__(self, directory: Path, *, small_disks: bool) -> None:
         self.abilities = ABILITIES | {Ability.FULL_DISK} if small_disks else ABILITIES
+        self._clocks = directory / "clocks"
+        self._seconds = count(1)
+        programs = Programs()
+        library = find_faketime()
+        if library is not None:
+            self.abilities |= {Ability.CLOCK}
+            programs = Programs(broker=clock_program(self._clocks, library))
         self._cluster = LocalCluster(
             directory,
             brokers=BROKERS,
@@ -52,9 +74,11 @@ class LocalProcesses:
             broker_config={
                 "replica_lag_time_max_ms": LAG_TIME_MAX_MS,
                 "lease_ttl_seconds": LEASE_TTL_S,
+                "retention_check_interval_ms": RETENTION_CHECK_INTERVAL_MS,
             },
             controller_config={"lease_ttl_seconds": LEASE_TTL_S},
             usual_ports=False,
+            programs=programs,
             rng=random.Random(),
         )
         self._relays: dict[str, SharedRelay] = {}
@@ -90,6 +114,8 @@ class LocalProcesses:
             if Ability.FULL_DISK in self.abilities:
                 for broker in self.brokers:
                     await self._mount(broker)
+            for broker in self.brokers:
+                await self.set_clock(broker, 0)
             await self._cluster.start()
             self._stack.push_async_callback(self._cluster.stop)
             await self._cluster.ready(READY_TIMEOUT_S)
@@ -143,6 +169,17 @@ class LocalProcesses:
     def log_since_now(self, service: str) -> LogSince:
         return FileLog(self._process(service).log_path)
 
+    async def start_second(self, broker: str, *, is_copy: bool) -> SecondProcess:
+        directory = self._cluster.directory / "seconds" / str(next(self._seconds))
+        config = self._cluster.directory / "config" / f"{broker}.toml"
+        second = LocalSecond(broker, config, directory)
+        try:
+            await second.start(self.data_dir(broker) if is_copy else None)
+        except BaseException:
+            await second.stop()
+            raise
+        return second
+
     async def log_lines(self, service: str) -> Iterable[bytes]:
         path = self._process(service).log_path
         return path.read_bytes().splitlines(keepends=True) if path.exists() else []
@@ -180,10 +217,12 @@ class LocalProcesses:
     async def etcd_leader(self) -> str:
         raise NotImplementedError(Ability.ETCD_MEMBERS)
 
-    async def set_clock(self, broker: str, ahead_s: int) -> None:
-        raise NotImplementedError(Ability.CLOCK)
+    # -- clocks, disks and etcd --------------------------------------------------------------------
 
-    # -- disks and etcd --------------------------------------------------------------------
+    async def set_clock(self, broker: str, ahead_s: int) -> None:
+        file = self._clocks / broker / CLOCK_FILE
+        file.parent.mkdir(parents=True, exist_ok=True)
+        await asyncio.to_thread(file.write_text, clock_setting(ahead_s))
 
     async def _mount(self, broker: str) -> None:
         disk = self._disks[broker] = SmallDisk(self._cluster.directory / "disks" / broker)

@@ -13,7 +13,7 @@ from tidelog.history import Anomaly
 
 # Of a full proof; a short run proves less, and says so.
 FULL_RUNS = 3
-FULL_MINUTES = 5.0
+FULL_MINUTES = 6.0
 FULL_KINDS = 12
 FULL_ACKNOWLEDGED = 2_000_000
 NOTHING_DONE = "none"

@@ -34,7 +34,12 @@ from tidelog.history import Anomaly, HistoryWriter, check_history, read_history
 PARTITIONS = 6
 REPLICATION_FACTOR = 3
 # Segments roll several times in a run, so that closed ones and their indexes are struck as well.
-TOPIC_CONFIG = {"min_insync_replicas": "2", "segment_bytes": str(2 << 20)}
+# A clock that is an hour ahead would have them deleted.
+TOPIC_CONFIG = {
+    "min_insync_replicas": "2",
+    "segment_bytes": str(2 << 20),
+    "retention_ms": str(30 * 60_000),
+}
 # On a machine that has other things to do as well.
 START_TIMEOUT_S = 300.0
 START_PAUSE_S = 1.0

@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from faults.cluster import Cluster
+from faults.cluster import Cluster, ClusterFailedError
 from tidelog.client import Admin
 from tidelog.client.descriptions import ClusterDescription, TopicDescription
+from tidelog.client.scrubbing import scrub_broker
 from tidelog.errors import TidelogError
 
 T = TypeVar("T")
@@ -72,6 +73,30 @@ class Scene:
 
     def others(self, broker: str) -> list[str]:
         return [other for other in self.cluster.brokers if other != broker]
+
+    async def led_by(self, broker: str) -> list[int] | None:
+        """The partitions of the topic that it leads; None: no broker has answered in time."""
+        seen = await self.describe()
+        if seen is None:
+            return None
+        return [p.partition for p in seen[1].partitions if f"broker-{p.leader}" == broker]
+
+    async def scrub(self, broker: str) -> None:
+        """The broker begins to check all of its disk, at full rate."""
+        seen = await self.describe()
+        addresses = {f"broker-{b.broker_id}": b.address for b in seen[0].brokers} if seen else {}
+        if broker not in addresses:
+            raise ClusterFailedError(f"{broker} is not registered")
+        address = addresses[broker]
+        try:
+            await scrub_broker(
+                self.cluster.own_routes.get(address, address),
+                begin=True,
+                full_rate=True,
+                timeout_seconds=ASK_TIMEOUT_S,
+            )
+        except TidelogError as error:
+            raise ClusterFailedError(f"{broker} does not check its disk: {error}") from error
 
     async def active_controller(self) -> str:
         return self.strike((await self._found(self._free_active, "active controller"))[0])

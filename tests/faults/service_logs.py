@@ -14,9 +14,9 @@ from tidelog.state_changes.json_form import EVENT
 Fields = Mapping[str, Any]
 
 
-def state_changes(lines: Iterable[bytes], kind: str) -> Iterator[Fields]:
-    """Of a kind, each stage by itself. A torn line is none."""
-    mark = kind.encode()
+def logged(lines: Iterable[bytes], event: str) -> Iterator[Fields]:
+    """The lines of one event. A torn line is none."""
+    mark = event.encode()
     for line in lines:
         if mark not in line:
             continue
@@ -24,8 +24,15 @@ def state_changes(lines: Iterable[bytes], kind: str) -> Iterator[Fields]:
             said = json.loads(line)
         except ValueError:
             continue
-        if isinstance(said, dict) and said.get("event") == EVENT and said.get("kind") == kind:
+        if isinstance(said, dict) and said.get("event") == event:
             yield said
+
+
+def state_changes(lines: Iterable[bytes], kind: str) -> Iterator[Fields]:
+    """Of a kind, each stage by itself."""
+    mark = kind.encode()
+    marked = (line for line in lines if mark in line)
+    return (said for said in logged(marked, EVENT) if said.get("kind") == kind)
 
 
 def told_ms(lines: Iterable[bytes], kind: str, topic: str = "") -> list[int]:

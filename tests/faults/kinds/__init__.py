@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from faults.kinds.active import Active
 from faults.kinds.clock import skew_clock
-from faults.kinds.disk import fill_disk, flip_bit
+from faults.kinds.disk import fill_disk, flip_bit, flip_byte_of_leader
 from faults.kinds.etcd import kill_all_etcd, kill_etcd_leader, kill_etcd_member
 from faults.kinds.network import (
     cut_follower,
@@ -26,6 +26,12 @@ from faults.kinds.process import (
     stop_controller,
     stop_leader,
 )
+from faults.kinds.second_process import (
+    start_copied_process,
+    start_second_process,
+    start_second_while_paused,
+    take_over_by_copy,
+)
 from faults.kinds.traffic import cut_off_clients, delay_clients, delay_services, hang_answers
 from faults.scene import Scene
 
@@ -42,6 +48,10 @@ INJECT: Mapping[str, Inject] = {
         stop_controller,
         pause_controller,
         restart_all_brokers,
+        start_second_process,
+        start_copied_process,
+        start_second_while_paused,
+        take_over_by_copy,
         cut_off_leader,
         cut_follower,
         cut_leader_from_followers,
@@ -54,6 +64,7 @@ INJECT: Mapping[str, Inject] = {
         delay_services,
         fill_disk,
         flip_bit,
+        flip_byte_of_leader,
         kill_etcd_member,
         kill_etcd_leader,
         kill_all_etcd,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from faults.cluster import LogSince
+from faults.cluster import ClusterFailedError, LogSince
 from faults.effects import Measures
 from faults.scene import Scene
 from tidelog.log_dump import dump_log, segment_paths
+from tidelog.log_format import FrameInfo
 from tidelog.state_changes.event import Kind
 
 # Of the frame's last bytes, which are the records': the producer's checksum covers them.
@@ -25,10 +26,19 @@ class _Full:
         self.target = broker
         self._log = log
 
+        self._leads_none = 0
+        self._is_full = True
+
     async def measured(self) -> Measures:
-        return {"refusals_told": len(await self._log.told_ms(Kind.DISK_REFUSED.value))}
+        if self._is_full and await self._scene.led_by(self.target) == []:
+            self._leads_none = 1
+        return {
+            "refusals_told": len(await self._log.told_ms(Kind.DISK_REFUSED.value)),
+            "leads_none": self._leads_none,
+        }
 
     async def heal(self) -> None:
+        self._is_full = False
         await self._scene.cluster.free_disk(self.target)
 
 
@@ -72,12 +82,58 @@ async def flip_bit(scene: Scene) -> _Flipped:
     return _Flipped(scene, follower, life, log, where)
 
 
+class _FlippedWhileRunning:
+    def __init__(self, broker: str, log: LogSince, where: str) -> None:
+        self._log = log
+        self.target = f"{broker}: {where}"
+
+    async def measured(self) -> Measures:
+        return {
+            "damage_told": len(await self._log.told_ms(Kind.REPLICA_DAMAGED.value)),
+            "repairs_told": len(await self._log.told_ms(Kind.REPLICA_REPAIRED.value)),
+        }
+
+    async def heal(self) -> None:
+        """To repair it is the broker's."""
+
+
+async def flip_byte_of_leader(scene: Scene) -> _FlippedWhileRunning:
+    """In the oldest segment of a partition that it leads; then the broker checks its disk, as it
+    does in the background, but at once."""
+    leader = await scene.busiest_leader()
+    log = scene.cluster.log_since_now(leader)
+    led = await scene.led_by(leader)
+    replicas = [
+        replica
+        for number in led or ()
+        for replica in scene.cluster.data_dir(leader).glob(f"replicas/{scene.topic}-{number}.*")
+    ]
+    if not replicas:
+        raise ClusterFailedError(f"{leader} leads no partition any more")
+    # The one with a closed segment, where there is one.
+    longest = max(replicas, key=lambda replica: len(segment_paths(replica)))
+    where = await asyncio.to_thread(flip_in_first_whole_frame, longest)
+    await scene.scrub(leader)
+    return _FlippedWhileRunning(leader, log, where)
+
+
+def flip_in_first_whole_frame(replica: Path) -> str:
+    """Returns where. Readers are far behind it."""
+    segment = segment_paths(replica)[0]
+    info = next(info for _, info in dump_log(segment))
+    return _flip(replica, segment, info)
+
+
 def flip_in_last_whole_frame(replica: Path) -> str:
     """Returns where."""
     segment = segment_paths(replica)[-1]
     frames = [info for _, info in dump_log(segment) if info.fault is None]
     # The last but a few: below the committed end, above what was synced long ago.
     info = frames[max(0, len(frames) - MIN_FRAMES_BEHIND)]
+    return _flip(replica, segment, info)
+
+
+def _flip(replica: Path, segment: Path, info: FrameInfo) -> str:
     assert info.header is not None, "a frame without fault has a header"
     position = info.position + info.size - FLIPPED_FROM_THE_END
     with segment.open("r+b", buffering=0) as file:

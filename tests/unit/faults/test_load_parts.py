@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
@@ -11,8 +12,9 @@ import pytest
 
 from faults.acknowledgers import MAX_ANSWERS, Acknowledgers, Sequenced
 from faults.compose_override import clock_setting, override
-from faults.kinds.disk import flip_in_last_whole_frame
+from faults.kinds.disk import flip_in_first_whole_frame, flip_in_last_whole_frame
 from faults.load import Load, LoadSettings, read_settings
+from faults.own_clocks import broker_environment
 from faults.report.worst_moment import said_between
 from faults.series import Point, Series
 from faults.service_logs import fences_ignored, told_ms
@@ -236,12 +238,25 @@ def test_clocks_are_files_that_every_broker_reads() -> None:
     assert clock_setting(3_600) == "+3600\n"
 
 
-def test_a_flipped_bit_is_damage_that_the_checksum_tells(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("flip", "offset"), [(flip_in_last_whole_frame, 37), (flip_in_first_whole_frame, 0)]
+)
+def test_a_flipped_bit_is_damage_that_the_checksum_tells(
+    tmp_path: Path, flip: Callable[[Path], str], offset: int
+) -> None:
     replica = tmp_path / "sea-0.id"
     write_segment(replica, 40)
     assert [info for _, info in dump_log(replica) if info.fault] == []
 
-    where = flip_in_last_whole_frame(replica)
+    where = flip(replica)
 
     assert [info for _, info in dump_log(replica) if info.fault]
-    assert where.endswith("offset 37")
+    assert where.endswith(f"offset {offset}")
+
+
+def test_a_broker_of_this_machine_has_a_clock_file_of_its_own() -> None:
+    library = Path("/usr/lib/x/faketime/libfaketime.so.1")
+    environment = broker_environment(Path("/clocks"), library, Path("/config/broker-2.toml"))
+
+    assert environment["FAKETIME_TIMESTAMP_FILE"] == "/clocks/broker-2/offset"
+    assert environment["LD_PRELOAD"] == str(library)

@@ -13,7 +13,7 @@ from faults.plan import ALONE_ONLY, Step, make_plan, may_mix
 BROKERS = frozenset({1, 2, 3})
 SEEDS = range(1_000)
 # Runs, and the seconds of each.
-LENGTHS = [(1, 60), (1, 120), (3, 120), (1, 240), (3, 300), (1, 900)]
+LENGTHS = [(1, 60), (1, 120), (3, 120), (1, 240), (3, 360), (1, 900)]
 
 LEADER, FOLLOWER = "a leader", "a follower"
 PAIR, ALL = "a follower and its leader", "all brokers"

@@ -1,0 +1,41 @@
+"""A wall clock of its own for each broker of one machine. Imports little, for every broker begins
+here."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from faults.compose_override import clock_environment
+
+# Where Linux distributions install it, by the machine's architecture.
+_LIBRARY_PATTERN = "*/faketime/libfaketime.so.1"
+CLOCK_FILE = "offset"
+
+
+def find_faketime() -> Path | None:
+    return next(Path("/usr/lib").glob(_LIBRARY_PATTERN), None)
+
+
+def clock_program(clocks: Path, library: Path) -> list[str]:
+    """How a broker is started whose wall clock is set by a file below `clocks`."""
+    return [sys.executable, "-m", "faults.own_clocks", str(clocks), str(library)]
+
+
+def broker_environment(clocks: Path, library: Path, config: Path) -> Mapping[str, str]:
+    clock = clocks / config.stem / CLOCK_FILE
+    return {**os.environ, **clock_environment(str(library), str(clock))}
+
+
+def main() -> None:
+    """Becomes the broker whose configuration file is the last argument."""
+    clocks, library, *arguments = sys.argv[1:]
+    environment = broker_environment(Path(clocks), Path(library), Path(arguments[-1]))
+    command = [sys.executable, "-m", "tidelog_broker", *arguments]
+    os.execve(sys.executable, command, environment)
+
+
+if __name__ == "__main__":
+    main()
