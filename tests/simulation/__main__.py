@@ -2,7 +2,7 @@
 rules were exercised, and writes `out/sim.json` (a seed alone: `out/sim.partial.json`).
 
 Exit status 0: nothing was violated, and with MIN_SEEDS_FOR_COVERAGE seeds or more every
-rule and every kind of fault was met (`coverage` says which may be missing); 1 otherwise.
+rule and every kind of fault was met; 1 otherwise.
 """
 
 from __future__ import annotations

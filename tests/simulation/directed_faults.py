@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from simulation.faults import Fault
-from simulation.loop import SimProcess
 from simulation.metadata_faults import End, no_end
-from simulation.network import Concerns, Conditions
+from simulation.network import Call, Concerns, Conditions
 from simulation.processes import BrokerProcess
+from simulation.recovery_operator import MANUAL, Operator
+from simulation.recovery_operator import TIMEOUT_MS as CONSENT_TIMEOUT_MS
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_broker.partition.partition import Partition
 from tidelog_runtime.metadata.keys import PartitionKey
@@ -23,6 +24,7 @@ from tidelog_runtime.metadata.schema import (
     decode_leader_and_isr,
     decode_topic,
 )
+from tidelog_runtime.metadata.store import Put
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -35,6 +37,8 @@ NEW_TAIL_BATCHES = 1
 CUT_SECOND, CRASH_LEADER = 0.38, 0.62
 # A joiner is out of the ISR, has joined again and registered again within these times.
 LEAVES_WITHIN_S, JOINS_WITHIN_S, REGISTERS_WITHIN_S = 5.0, 8.0, 2.2
+# A partition of which all members are dead is without a leader, and a consent is stored.
+LEADERLESS_WITHIN_S, CONSENT_WITHIN_S = 5.0, 4.0
 
 
 class _Place(NamedTuple):
@@ -53,6 +57,7 @@ class DirectedFaults:
         self.begin: dict[str, Callable[[Fault, random.Random], End]] = {
             "older_tail": self._older_tail,
             "lost_join": self._lost_join,
+            "needless_consent": self._needless_consent,
         }
 
     def heal(self) -> None:
@@ -108,6 +113,10 @@ class DirectedFaults:
         ]
         return [place for place in places if place.state.leader != NO_LEADER]
 
+    def _config(self, place: _Place) -> Mapping[str, str]:
+        held = self._world.store_data.get(self._world.keys.topic(place.partition.topic))
+        return decode_topic(held.value).config if held is not None else {}
+
     def _state(self, partition: TopicPartition) -> LeaderAndIsr | None:
         held = self._world.store_data.get(self._world.keys.leader_and_isr(partition))
         return decode_leader_and_isr(held.value) if held is not None else None
@@ -139,8 +148,7 @@ class DirectedFaults:
 
     def _may_lose(self, place: _Place) -> bool:
         """Whether any live replica may lead it, by its topic's configuration or a consent."""
-        held = self._world.store_data.get(self._world.keys.topic(place.partition.topic))
-        config = decode_topic(held.value).config if held is not None else {}
+        config = self._config(place)
         may = config.get("unclean_leader_election") == "true" or config.get("recovery") == "manual"
         return may and len(place.state.replicas) == 3 and len(place.state.isr) == 3
 
@@ -199,7 +207,7 @@ class DirectedFaults:
         if not left or self._led_by(leader, partition) is None:
             lift()
             return
-        lift_store = self._cut_when_proposed(leader, partition, joiner)
+        lift_store = self._lose_proposals(leader, partition, joiner)
         lift()
         await self._until(lambda: self._proposes(leader, partition, joiner), JOINS_WITHIN_S)
         before = self._broker_epoch(joiner)
@@ -216,35 +224,78 @@ class DirectedFaults:
                 await asyncio.sleep(0.1)
         lift_store()
 
-    def _cut_when_proposed(
+    def _lose_proposals(
         self, leader: int, partition: TopicPartition, joiner: int
     ) -> Callable[[], None]:
-        """What the leader sends to the store is lost from its proposal on, which a log line tells
-        before it is sent; what the store tells arrives. Returns what ends it."""
-        host, is_over = f"broker-{leader}", False
-        lifts: list[Callable[[], None]] = []
+        """What the leader writes to the store to have the joiner in the ISR is lost on the way.
+        Returns what ends it."""
+        host, key = f"broker-{leader}", self._world.keys.leader_and_isr(partition)
 
-        def logged(process: SimProcess | None, event: dict[str, Any]) -> None:
-            if (
-                not is_over
-                and not lifts
-                and process is not None
-                and process.host == host
-                and event.get("kind") == "isr_expand"
-                and event.get("stage") == "requested"
-                and (event["topic"], event["partition"]) == partition
-                and joiner in event["details"]["brokers"]
-            ):
-                lifts.append(self._cut(lambda a, b: (a, b) == (host, "etcd")))
+        def is_lost(call: Call) -> bool:
+            return (
+                call.kind == "transact"
+                and call.source.host == host
+                and any(
+                    isinstance(change, Put)
+                    and change.key == key
+                    and joiner in decode_leader_and_isr(change.value).isr_ids
+                    for change in call.request.changes
+                )
+            )
+
+        self._world.network.lose(is_lost)
+        token = object()
 
         def end() -> None:
-            nonlocal is_over
-            is_over = True
-            for lift in lifts:
-                lift()
+            if self._undo.pop(token, None) is not None:
+                self._world.network.lose_no_more(is_lost)
 
-        self._world.on_log(logged)
+        self._undo[token] = end
         return end
+
+    # -- a consent that waits for replicas, which turn out to be intact --------------------------
+
+    def _needless_consent(self, fault: Fault, _: random.Random) -> End:
+        """A follower of a topic that is recovered by hand, from now on at the latest, leaves the
+        ISR, and then all members crash. A consent to a loss has to wait for them; they are back
+        when its caller has waited long enough, and nothing is lost."""
+        places = [
+            place
+            for place in self._places()
+            if self._config(place).get("unclean_leader_election") != "true"
+            and place.state.isr_ids == set(place.state.replicas)
+        ]
+        if not places:
+            return no_end
+        choice = int(fault.args[0])
+        place = places[choice % len(places)]
+        followers = [b for b in place.state.replicas if b != place.state.leader]
+        leaves = followers[choice % len(followers)]
+        return self._spawn(self._tell_needless_consent(place, leaves))
+
+    async def _tell_needless_consent(self, place: _Place, leaves: int) -> None:
+        world, partition = self._world, place.partition
+        if self._config(place).get("recovery") != MANUAL:
+            Operator(world).have_recovered_by_hand(partition.topic)
+        lift = self._cut(lambda a, b: _is_between(a, b, f"broker-{leaves}", ("broker-",)))
+        left = await self._until(lambda: leaves not in self._isr(partition), LEAVES_WITHIN_S)
+        members = sorted(self._isr(partition))
+        releases = [self._down(world.brokers[member]) for member in members] if left else []
+        lift()
+        if left and await self._until(lambda: self._is_leaderless(partition), LEADERLESS_WITHIN_S):
+            Operator(world).consent(from_live_replicas=False, topic=partition.topic)
+            key = world.keys.recovery(partition)
+            if await self._until(lambda: world.store_data.get(key) is not None, CONSENT_WITHIN_S):
+                self._reach("needless_consent")
+                await asyncio.sleep(CONSENT_TIMEOUT_MS / 1_000)
+        for release in releases:
+            release()
+
+    def _is_leaderless(self, partition: TopicPartition) -> bool:
+        state = self._state(partition)
+        return state is not None and state.leader == NO_LEADER
+
+    # -- what is there -----------------------------------------------------------------------
 
     def _isr(self, partition: TopicPartition) -> set[int]:
         state = self._state(partition)

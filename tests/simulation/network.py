@@ -195,6 +195,8 @@ class Network:
         self._rng = rng
         self._disturbances: dict[int, tuple[Concerns, Conditions]] = {}
         self.last_disturbance = 0
+        # A dict for its order.
+        self._lost_requests: dict[Callable[[Call], bool], None] = {}
         # Those that a message has met.
         self._effective: dict[int, None] = {}
 
@@ -236,7 +238,15 @@ class Network:
         self._disturbances.pop(number, None)
         self._reconsider()
 
+    def lose(self, is_lost: Callable[[Call], bool]) -> None:
+        """Requests for which it holds when they are sent never arrive, until `lose_no_more`."""
+        self._lost_requests[is_lost] = None
+
+    def lose_no_more(self, is_lost: Callable[[Call], bool]) -> None:
+        self._lost_requests.pop(is_lost, None)
+
     def lift_all(self) -> None:
+        self._lost_requests.clear()
         self._disturbances.clear()
         self._reconsider()
 
@@ -353,7 +363,7 @@ class Network:
         self.messages += 1
         link = self.link(call.source.host, call.target)
         arrival = link.arrival_us(self.loop.now_us)
-        if arrival is None:
+        if arrival is None or any(is_lost(call) for is_lost in self._lost_requests):
             return
         world = self.loop.world_context
         self.loop.call_at_us(arrival, self._arrive, call, port, True, context=world)

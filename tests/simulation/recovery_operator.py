@@ -8,6 +8,7 @@ that.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from simulation.violation import Violation
@@ -45,10 +46,15 @@ class Operator:
             if isinstance(key, TopicKey) and decode_topic(value).config.get("recovery") == MANUAL
         ]
 
-    def consent(self, *, from_live_replicas: bool) -> None:
-        """In the background, once to each topic that is recovered by hand; nothing comes of
-        it where a partition has a leader, or nobody answers."""
-        self._client.spawn(self._consent(self.manual_topics(), from_live_replicas))
+    def consent(self, *, from_live_replicas: bool, topic: str = "") -> None:
+        """In the background, once to this topic, or to each that is recovered by hand; nothing
+        comes of it where a partition has a leader, or nobody answers."""
+        topics = [topic] if topic else self.manual_topics()
+        self._client.spawn(self._consent(topics, from_live_replicas))
+
+    def have_recovered_by_hand(self, topic: str) -> None:
+        """In the background, from now on."""
+        self._client.spawn(self._have_recovered_by_hand(topic))
 
     def ask_the_impossible(self) -> None:
         """In the background. Raises `Violation` in the world where it is not refused."""
@@ -61,6 +67,11 @@ class Operator:
             waiting = [topic for topic in self.manual_topics() if self._waits(topic)]
             if waiting and not over.is_set():
                 await self._client.spawn(self._consent(waiting, from_live_replicas=False))
+
+    async def _have_recovered_by_hand(self, topic: str) -> None:
+        async with self._client.admin() as admin:
+            with suppress(TidelogError):
+                await admin.alter_topic_config(topic, {"recovery": MANUAL}, timeout_ms=TIMEOUT_MS)
 
     def _waits(self, topic: str) -> bool:
         world = self._world

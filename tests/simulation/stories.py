@@ -297,10 +297,21 @@ def _recovered_by_hand(rng: random.Random, cluster: Cluster) -> list[Fault]:
 
 
 def _given_up(rng: random.Random, cluster: Cluster) -> list[Fault]:
-    """Somebody consents to the leading of a follower that was not in sync."""
-    story = _last_one_up(rng, cluster, "live_replicas")
+    """A follower is cut off until it has left the ISRs; then all others crash, and somebody
+    consents to its leading. The controller may go."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 14_000)
+    left = rng.randint(1, cluster.brokers)
+    others = [n for n in range(1, cluster.brokers + 1) if n != left]
+    story = [
+        Fault(at_ms, "cut_from_brokers", (f"broker-{left}",), 5_500),
+        *(
+            Fault(at_ms + 4_500 + rng.randint(0, 800), "crash_broker", (f"broker-{n}",), 6_500)
+            for n in others
+        ),
+        Fault(at_ms + rng.randint(5_800, 6_500), "consent", ("live_replicas",), 2_500),
+    ]
     if rng.random() < 0.5:
-        crash_ms = story[0].at_ms + 7_000
+        crash_ms = at_ms + 7_000
         story.append(Fault(crash_ms, "crash_active_controller", (), rng.randint(300, 2_000)))
     return story
 
@@ -308,22 +319,9 @@ def _given_up(rng: random.Random, cluster: Cluster) -> list[Fault]:
 def _waited_for(rng: random.Random, cluster: Cluster) -> list[Fault]:
     """Somebody consents to a recovery that has to wait for those who are down, and who
     then prove to be whole."""
-    return _last_one_up(rng, cluster, "last_known")
-
-
-def _last_one_up(rng: random.Random, cluster: Cluster, consent: str) -> list[Fault]:
-    """A follower is cut off until it has left the ISRs; then all others crash."""
-    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 14_000)
-    left = rng.randint(1, cluster.brokers)
-    others = [n for n in range(1, cluster.brokers + 1) if n != left]
-    return [
-        Fault(at_ms, "cut_from_brokers", (f"broker-{left}",), 5_500),
-        *(
-            Fault(at_ms + 4_500 + rng.randint(0, 800), "crash_broker", (f"broker-{n}",), 6_500)
-            for n in others
-        ),
-        Fault(at_ms + rng.randint(5_800, 6_500), "consent", (consent,), 2_500),
-    ]
+    del cluster
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 18_000)
+    return [Fault(at_ms, "needless_consent", (rng.randrange(1_000),), 17_000)]
 
 
 def _dropped_pages(rng: random.Random, cluster: Cluster) -> list[Fault]:
