@@ -11,7 +11,6 @@ from tidelog.cli.operating.manner import USUAL_TIMEOUT_SECONDS, Manner, TimeoutO
 from tidelog.cli.operating.manual import manual
 from tidelog.cli.output import timestamp_text, write_json, write_note, write_table
 from tidelog.cli.session import BootstrapOption, JsonOption, Session, session_of
-from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.scrub_progress import ScrubProgress
 
 _FIELDS = tuple(field.name for field in fields(ScrubProgress))
@@ -57,23 +56,18 @@ def scrub(
 async def _scrub(
     session: Session, manner: Manner, broker_ids: list[int], *, begin: bool, full_rate: bool
 ) -> None:
-    from tidelog.client.scrubbing import scrub_broker
+    from tidelog.client.scrubbing import scrub_broker, scrubbed_brokers
 
     async with await manner.admin(session) as admin:
         brokers = await admin.describe_brokers(broker_ids)
     found = {}
-    for broker in brokers:
-        if broker.address and not broker.gone_at_ms:
-            found[broker.broker_id] = await scrub_broker(
-                broker.address,
-                begin=begin,
-                full_rate=full_rate,
-                timeout_seconds=manner.timeout_seconds,
-            )
-        elif broker_ids:
-            raise TidelogError(
-                ErrorCode.UNKNOWN_BROKER, f"broker {broker.broker_id} is not running; start it"
-            )
+    for broker in scrubbed_brokers(brokers, broker_ids):
+        found[broker.broker_id] = await scrub_broker(
+            broker.address,
+            begin=begin,
+            full_rate=full_rate,
+            timeout_seconds=manner.timeout_seconds,
+        )
     if session.as_json:
         write_json([{"broker_id": broker_id} | asdict(state) for broker_id, state in found.items()])
         return

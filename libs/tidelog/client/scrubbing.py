@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 
 import grpc.aio
 
+from tidelog.client.operations import BrokerDetails
+from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.scrub_progress import ScrubProgress
 from tidelog.rpc.channels import open_channel
 from tidelog.rpc.status import from_status
@@ -14,10 +17,26 @@ from tidelog.v1 import scrub_pb2
 from tidelog.v1.scrub_pb2_grpc import ScrubServiceStub
 
 
+def scrubbed_brokers(
+    brokers: Iterable[BrokerDetails], named: Sequence[int] = ()
+) -> list[BrokerDetails]:
+    """Those that run. Raises UNKNOWN_BROKER for one that does not and is among `named`."""
+    running = []
+    for broker in brokers:
+        if broker.address and not broker.gone_at_ms:
+            running.append(broker)
+        elif broker.broker_id in named:
+            raise TidelogError(
+                ErrorCode.UNKNOWN_BROKER, f"broker {broker.broker_id} is not running; start it"
+            )
+    return running
+
+
 async def scrub_broker(
     address: str, *, begin: bool, full_rate: bool, timeout_seconds: float
 ) -> ScrubProgress:
-    """Begins a pass on the broker at this address where `begin` is set. Raises `TidelogError`."""
+    """Begins a pass on the broker at this address where `begin` is set. Raises `TidelogError`
+    and, where it gives no answer, `UnreachableError`."""
     request = scrub_pb2.ScrubRequest(begin=begin, full_rate=full_rate)
     async with open_channel(address) as channel:
         try:

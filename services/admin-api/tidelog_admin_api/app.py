@@ -34,6 +34,7 @@ from tidelog_admin_api.resources import (
     reassignments,
     records,
     recovery,
+    scrub,
     throttle,
     topic_changes,
     topics,
@@ -45,6 +46,8 @@ ROUTERS = (
     health.router,
     metrics.router,
     cluster.router,
+    # Before /v1/brokers/{broker_id}, which would take it for an id.
+    scrub.router,
     brokers.router,
     topics.router,
     topic_changes.router,

@@ -19,9 +19,11 @@ from tidelog.client.operations import (
     RestartCheck,
     Throttle,
 )
+from tidelog.client.scrubbing import scrub_broker
 from tidelog.client.service_states import ToldStates
 from tidelog.client.topic_details import TopicDetails
 from tidelog.inspection.model import Explanation, Scope, StateRequest
+from tidelog.inspection.scrub_progress import ScrubProgress
 from tidelog.model import Acks
 from tidelog_admin_api.config import AdminApiConfig
 from tidelog_admin_api.event_hub import EventHub, TellsEvents
@@ -203,6 +205,14 @@ class Explains(Protocol):
         """Raises `TidelogError` and `UnreachableError`."""
 
 
+class ScrubsBroker(Protocol):
+    """`tidelog.client.scrubbing.scrub_broker`."""
+
+    async def __call__(
+        self, address: str, *, begin: bool, full_rate: bool, timeout_seconds: float
+    ) -> ScrubProgress: ...
+
+
 @dataclass(slots=True)
 class Dependencies:
     """`rng`: for ids that need to be nobody else's."""
@@ -217,6 +227,7 @@ class Dependencies:
     # For each read one, which has so long to find where the partition begins and ends.
     consumers: Callable[[int], ReadsRecords]
     published: ReadsPublished
+    scrub: ScrubsBroker = scrub_broker
 
 
 @dataclass(slots=True)
@@ -249,6 +260,10 @@ def _states(request: Request) -> States:
     return gateway_of(request).dependencies.states
 
 
+def _scrub(request: Request) -> ScrubsBroker:
+    return gateway_of(request).dependencies.scrub
+
+
 def _overviews(request: Request) -> Overviews:
     return gateway_of(request).overviews
 
@@ -267,6 +282,7 @@ AskBrokers = Annotated[BrokerAdmin, Depends(_admin)]
 AskTopics = Annotated[TopicAdmin, Depends(_admin)]
 AskStates = Annotated[States, Depends(_states)]
 AskExplains = Annotated[Explains, Depends(_explains)]
+AskScrub = Annotated[ScrubsBroker, Depends(_scrub)]
 AskOverviews = Annotated[Overviews, Depends(_overviews)]
 AskOperations = Annotated[OperationsAdmin, Depends(_admin)]
 AskLeaders = Annotated[LeadersAdmin, Depends(_admin)]

@@ -83,7 +83,10 @@ MEANINGS: Mapping[ErrorCode, Meaning] = {
         "Send milliseconds since 1970 (UTC), or raise the topic's timestamp_max_ahead_ms."
     ),
     ErrorCode.RECORDS_DAMAGED: Meaning(
-        HTTPStatus.GONE, "DATA_LOSS", "Read on from the offset that the message names."
+        HTTPStatus.GONE,
+        "DATA_LOSS",
+        "Read on from damaged.next_offset, or send on_damage=skip, which leaves damaged records "
+        "out and lists their offsets; GET /v1/explain says where the bytes are kept.",
     ),
     ErrorCode.STORAGE_ERROR: unavailable("Look at the disk of the broker that is named."),
     ErrorCode.INVALID_TOPIC_NAME: _invalid("Choose a name as the message describes."),

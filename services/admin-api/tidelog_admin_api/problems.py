@@ -8,9 +8,9 @@ from typing import Any
 
 from starlette.responses import Response
 
-from tidelog.errors import FINAL_ANSWERS, ErrorCode, TidelogError
+from tidelog.errors import FINAL_ANSWERS, ErrorCode, RecordsDamagedError, TidelogError
 from tidelog_admin_api import meanings
-from tidelog_admin_api.bodies.problem import FieldError, Problem
+from tidelog_admin_api.bodies.problem import DamagedOffsets, FieldError, Problem
 from tidelog_admin_api.meanings import IN_DOUBT, MEANINGS, WAIT, Meaning
 
 MEDIA_TYPE = "application/problem+json"
@@ -30,6 +30,7 @@ class ProblemError(Exception):
         *,
         retriable: bool = False,
         headers: Mapping[str, str] | None = None,
+        damaged: DamagedOffsets | None = None,
     ) -> None:
         super().__init__(detail)
         self.code = code
@@ -38,6 +39,7 @@ class ProblemError(Exception):
         self.errors = tuple(errors)
         self.retriable = retriable
         self.headers = dict(headers or {})
+        self.damaged = damaged
 
 
 def malformed(detail: str, errors: Sequence[FieldError] = ()) -> ProblemError:
@@ -88,7 +90,12 @@ def of_error(error: TidelogError, *, is_read: bool = False) -> ProblemError:
     meaning = MEANINGS[error.code]
     if meaning.fix == IN_DOUBT and (is_read or not error.outcome_unknown):
         meaning = meaning._replace(fix=WAIT)
-    return ProblemError(error.code.name, meaning, error.message, retriable=retriable)
+    damaged = None
+    if isinstance(error, RecordsDamagedError):
+        damaged = DamagedOffsets(first_offset=error.first_offset, next_offset=error.next_offset)
+    return ProblemError(
+        error.code.name, meaning, error.message, retriable=retriable, damaged=damaged
+    )
 
 
 def document(error: ProblemError, instance: str, trace_id: str) -> Problem:
@@ -104,6 +111,7 @@ def document(error: ProblemError, instance: str, trace_id: str) -> Problem:
         retriable=error.retriable,
         trace_id=trace_id,
         errors=list(error.errors) or None,
+        damaged=error.damaged,
     )
 
 
@@ -130,6 +138,7 @@ _TELLS = {
     404: "It does not exist.",
     408: "The body did not come in time.",
     409: "It contradicts how things stand.",
+    410: "The records are damaged; `damaged` says where to read on.",
     412: "Somebody has changed it since it was read.",
     413: "The body or a record is too large.",
     415: "The body is not JSON.",
@@ -146,12 +155,12 @@ _OF_CHANGES = (400, 403, 404, 408, 409, 412, 413, 415, 421, 422, 429, 500, 502, 
 _SCHEMA = {"schema": {"$ref": "#/components/schemas/Problem"}}
 
 
-def _declared(statuses: Sequence[int]) -> dict[int | str, dict[str, Any]]:
+def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {
         status: {"description": _TELLS[status], "content": {MEDIA_TYPE: _SCHEMA}}
         for status in statuses
     }
 
 
-READ_PROBLEMS = _declared(_OF_READS)
-CHANGE_PROBLEMS = _declared(_OF_CHANGES)
+READ_PROBLEMS = declared(*_OF_READS)
+CHANGE_PROBLEMS = declared(*_OF_CHANGES)

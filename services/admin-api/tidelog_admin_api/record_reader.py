@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.model import Record, TopicPartition
+from tidelog.errors import ErrorCode, RecordsDamagedError, TidelogError
+from tidelog.model import OnDamage, Record, TopicPartition
 from tidelog_runtime.clock import Clock
 
 # Taken from the consumer at once.
 POLL_RECORDS = 200
 # Offsets that no record has are passed in silence: so often it is looked where the consumer is.
 POLL_TIMEOUT_MS = 250
+# Damaged places that one read passes; the next read continues behind them.
+MAX_DAMAGED_RANGES = 100
 _Partitions = Iterable[TopicPartition | tuple[str, int]]
 
 
@@ -63,7 +65,8 @@ class ReadBound(NamedTuple):
     """`max_bytes`: of keys and values; one record is read however large it is, and of the newest
     ones the oldest are left out. `key`: records with this key alone, while those with others count
     for max_scanned. `wait_ms`: for a first record, where there is none yet. `timeout_ms`: for all
-    of it."""
+    of it. `on_damage`: at records that were damaged on the last disk which held them, as consumers
+    have it."""
 
     max_records: int
     max_bytes: int
@@ -71,15 +74,25 @@ class ReadBound(NamedTuple):
     wait_ms: int
     timeout_ms: int
     key: bytes | None = None
+    on_damage: OnDamage = OnDamage.RAISE
+
+
+class DamagedRange(NamedTuple):
+    """Offsets from `first_offset` up to, but not including, `next_offset`."""
+
+    first_offset: int
+    next_offset: int
 
 
 class Read(NamedTuple):
-    """`end_offset`: one past the last committed record, when asked."""
+    """`end_offset`: one past the last committed record, when asked. `damaged`: what was
+    skipped."""
 
     records: list[Record]
     next_offset: int
     log_start_offset: int
     end_offset: int
+    damaged: Sequence[DamagedRange] = ()
 
 
 async def read_records(
@@ -90,7 +103,9 @@ async def read_records(
     clock: Clock,
 ) -> Read:
     """What has come when the time is up. Raises `TidelogError`: UNKNOWN_TOPIC_OR_PARTITION,
-    OFFSET_OUT_OF_RANGE, REQUEST_TIMED_OUT where its leader does not tell where it ends."""
+    OFFSET_OUT_OF_RANGE, REQUEST_TIMED_OUT where its leader does not report where it ends. Raises
+    `RecordsDamagedError` at damaged records that are not skipped, unless records come before
+    them: these are the answer, and the next read raises it."""
     give_up_ms = clock.monotonic_ms() + bound.timeout_ms
     log_start = (await consumer.beginning_offsets([partition]))[partition]
     end = (await consumer.end_offsets([partition]))[partition]
@@ -107,9 +122,18 @@ async def read_records(
         left_ms = give_up_ms - clock.monotonic_ms()
         if left_ms <= 0:
             break
-        collecting.take(await consumer.poll(min(left_ms, POLL_TIMEOUT_MS), POLL_RECORDS))
+        try:
+            collecting.take(await consumer.poll(min(left_ms, POLL_TIMEOUT_MS), POLL_RECORDS))
+        except RecordsDamagedError as error:
+            if bound.on_damage is OnDamage.RAISE:
+                if isinstance(start, Latest) or not collecting.records:
+                    raise
+                break
+            collecting.skip(DamagedRange(error.first_offset, error.next_offset))
+            await consumer.seek(partition, error.next_offset)
+            continue
         collecting.passed(consumer.position(partition))
-    return Read(collecting.records, collecting.next_offset, log_start, end)
+    return Read(collecting.records, collecting.next_offset, log_start, end, collecting.damaged)
 
 
 def _reach(start: Start, bound: ReadBound) -> Start:
@@ -143,6 +167,7 @@ class _Collecting:
     def __init__(self, bound: ReadBound, begin: int, *, keeps_newest: bool) -> None:
         self.next_offset = begin
         self.is_full = False
+        self.damaged: list[DamagedRange] = []
         self._bound = bound
         self._keeps_newest = keeps_newest
         self._kept: deque[Record] = deque()
@@ -164,6 +189,11 @@ class _Collecting:
             self.is_full = self._scanned >= self._bound.max_scanned or (
                 not self._keeps_newest and len(self._kept) >= self._bound.max_records
             )
+
+    def skip(self, damaged: DamagedRange) -> None:
+        self.damaged.append(damaged)
+        self.next_offset = max(self.next_offset, damaged.next_offset)
+        self.is_full = len(self.damaged) >= MAX_DAMAGED_RANGES
 
     def _is_wanted(self, record: Record) -> bool:
         return self._bound.key is None or record.key == self._bound.key

@@ -21,7 +21,7 @@ from tidelog.client.operations import (
     Progress,
 )
 from tidelog.client.published_events import Published
-from tidelog.errors import ErrorCode, TidelogError, unknown_topic
+from tidelog.errors import ErrorCode, RecordsDamagedError, TidelogError, unknown_topic
 from tidelog.model import Record, TopicPartition
 from tidelog.rpc.status import UnreachableError
 from tidelog.state_changes.event import Kind, StateChange
@@ -279,7 +279,8 @@ class FakeProducer:
 
 
 class FakeConsumer:
-    """Of one partition; offsets that no record has are passed in silence."""
+    """Of one partition; offsets that no record has are passed in silence. `damaged`: ranges
+    (first, next) of offsets that cannot be read."""
 
     def __init__(self, records: Sequence[Record], start: int = 0, end: int | None = None) -> None:
         self.records = list(records)
@@ -288,6 +289,7 @@ class FakeConsumer:
         self.at = -1
         self.waited_ms: list[int] = []
         self.is_closed = False
+        self.damaged: list[tuple[int, int]] = []
         self.of = TopicPartition("", -1)
 
     async def beginning_offsets(self, partitions: Any) -> dict[TopicPartition, int]:
@@ -314,6 +316,18 @@ class FakeConsumer:
     async def poll(self, timeout_ms: int = 0, max_records: int = 0) -> list[Record]:
         self.waited_ms.append(timeout_ms)
         came = [r for r in self.records if r.offset >= self.at][:max_records]
+        for first, following in self.damaged:
+            if first <= self.at < following:
+                raise RecordsDamagedError(
+                    ErrorCode.RECORDS_DAMAGED,
+                    f"the records at offsets {first} to {following - 1} were damaged",
+                    first_offset=first,
+                    next_offset=following,
+                )
+            if self.at < first:
+                came = [r for r in came if r.offset < first]
+                self.at = first
+                return came
         self.at = came[-1].offset + 1 if came else self.end
         return came
 

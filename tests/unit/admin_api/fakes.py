@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -39,6 +40,7 @@ from tidelog.client.service_states import ToldStates
 from tidelog.client.topic_details import ConfigEntry, TopicDetails
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import Explanation, Scope, StateRequest
+from tidelog.inspection.scrub_progress import ScrubProgress
 from tidelog.rpc.trace_context import Metadata, carried
 from tidelog_admin_api.app import create_app
 from tidelog_admin_api.config import AdminApiConfig
@@ -98,6 +100,20 @@ def broker(broker_id: int = 1, **fields: Any) -> BrokerDetails:
     return BrokerDetails(broker_id, **(told | fields))
 
 
+NO_PASS = ScrubProgress(
+    enabled=True,
+    running=False,
+    full_rate=False,
+    total_bytes=1_000,
+    pass_began_ms=0,
+    pass_bytes=0,
+    passes=1,
+    last_pass_began_ms=1_700_000_000_000,
+    last_pass_ended_ms=1_700_000_060_000,
+    last_pass_bytes=900,
+    bytes_checked=900,
+    damage_found=0,
+)
 PLAN = Plan((Move("sea", 0, (4, 2), (1, 2), "id-of-sea"),), 1, 1, 1, 1, ())
 
 
@@ -354,6 +370,30 @@ class FakeStates:
         return self.told
 
 
+class FakeScrub:
+    """`progress`, `refusals`: by address."""
+
+    def __init__(self) -> None:
+        self.progress: dict[str, ScrubProgress] = {}
+        self.refusals: dict[str, Exception] = {}
+        self.calls: list[tuple[str, bool, bool]] = []
+        self.at_once = 0
+        self.most_at_once = 0
+
+    async def __call__(
+        self, address: str, *, begin: bool, full_rate: bool, timeout_seconds: float
+    ) -> ScrubProgress:
+        assert timeout_seconds > 0
+        self.calls.append((address, begin, full_rate))
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        await asyncio.sleep(0)
+        self.at_once -= 1
+        if (refusal := self.refusals.get(address)) is not None:
+            raise refusal
+        return self.progress.get(address, NO_PASS)
+
+
 class FakeExplains:
     def __init__(self) -> None:
         self.explanation = Explanation()
@@ -374,6 +414,7 @@ class FakeCluster:
         self.producer = FakeProducer()
         self.consumer = FakeConsumer([])
         self.published = FakePublished()
+        self.scrub = FakeScrub()
 
     def app(self, **settings: Any) -> FastAPI:
         dependencies = Dependencies(
@@ -386,6 +427,7 @@ class FakeCluster:
             lambda _acks: self.producer,
             lambda _timeout_ms: self.consumer,
             self.published.read,
+            self.scrub,
         )
         return create_app(dependencies, AdminApiConfig(**settings))
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
+import httpx
 import pytest
 
 from tidelog.client.delivery import Delivery
-from tidelog.errors import ErrorCode, TidelogError
-from tidelog.model import Acks, Record, TopicPartition
+from tidelog.errors import ErrorCode, RecordsDamagedError, TidelogError
+from tidelog.model import Acks, OnDamage, Record, TopicPartition
 from tidelog_admin_api.bodies.records import RecordToSend
 from tidelog_admin_api.record_reader import (
+    MAX_DAMAGED_RANGES,
     AtOffset,
     AtTime,
     Latest,
@@ -19,6 +21,7 @@ from tidelog_admin_api.record_reader import (
 )
 from tidelog_admin_api.record_sender import MAX_TOPIC_NAMES, RecordSender
 from unit.admin_api.fake_operations import FakeConsumer, FakeProducer
+from unit.admin_api.fakes import FakeCluster
 from unit.admin_api.test_event_hub import StandingClock
 
 SEA = TopicPartition("sea", 0)
@@ -221,3 +224,67 @@ async def test_at_the_end_it_waits_only_where_it_was_asked_to() -> None:
 async def test_when_the_time_is_up_the_answer_is_what_has_come() -> None:
     bound = ALL._replace(timeout_ms=0)
     assert await read(FakeConsumer(TEN, start=10), AtOffset(10), bound) == ([], 10)
+
+
+DAMAGED = (13, 15)
+
+
+def damaged_consumer() -> FakeConsumer:
+    consumer = FakeConsumer(TEN, start=10)
+    consumer.damaged = [DAMAGED]
+    return consumer
+
+
+async def test_sound_records_before_damaged_ones_are_read() -> None:
+    assert await read(damaged_consumer(), AtOffset(11)) == ([11, 12], 13)
+
+
+@pytest.mark.parametrize("start", [AtOffset(13), AtOffset(14), Latest(8)])
+async def test_at_damaged_records_the_offsets_are_reported(
+    start: AtOffset | Latest,
+) -> None:
+    with pytest.raises(RecordsDamagedError) as damaged:
+        await read(damaged_consumer(), start)
+    assert (damaged.value.first_offset, damaged.value.next_offset) == DAMAGED
+
+
+@pytest.mark.parametrize(
+    ("start", "offsets"),
+    [
+        (AtOffset(11), [11, 12, *range(15, 20)]),
+        (AtOffset(14), [*range(15, 20)]),
+        (Latest(8), [12, *range(15, 20)]),
+    ],
+)
+async def test_damaged_records_are_skipped_and_listed(
+    start: AtOffset | Latest, offsets: list[int]
+) -> None:
+    bound = ALL._replace(on_damage=OnDamage.SKIP)
+    found = await read_records(damaged_consumer(), SEA, start, bound, StandingClock())
+    assert [record.offset for record in found.records] == offsets
+    assert (found.next_offset, list(found.damaged)) == (20, [DAMAGED])
+
+
+async def test_one_read_skips_a_bounded_number_of_damaged_places() -> None:
+    consumer = FakeConsumer([], end=1_000)
+    consumer.damaged = [(n, n + 1) for n in range(1_000)]
+    bound = ALL._replace(on_damage=OnDamage.SKIP)
+    found = await read_records(consumer, SEA, AtOffset(0), bound, StandingClock())
+    assert (found.next_offset, len(found.damaged)) == (MAX_DAMAGED_RANGES, MAX_DAMAGED_RANGES)
+
+
+async def test_the_gateway_says_where_to_read_on_behind_damaged_records(
+    gateway: httpx.AsyncClient, fake_cluster: FakeCluster
+) -> None:
+    fake_cluster.consumer = damaged_consumer()
+    path, at = "/v1/topics/sea/partitions/0/records", {"offset": 13}
+    refused = await gateway.get(path, params=at)
+    assert (refused.status_code, refused.json()["code"]) == (410, "RECORDS_DAMAGED")
+    assert refused.json()["damaged"] == {"first_offset": 13, "next_offset": 15}
+    behind = {"offset": refused.json()["damaged"]["next_offset"]}
+    read_on = (await gateway.get(path, params=behind)).json()
+    assert [item["offset"] for item in read_on["items"]] == [*range(15, 20)]
+    assert read_on["damaged"] == []
+    skipped = (await gateway.get(path, params={**at, "on_damage": "skip"})).json()
+    assert skipped["items"] == read_on["items"]
+    assert skipped["damaged"] == [{"first_offset": 13, "next_offset": 15}]

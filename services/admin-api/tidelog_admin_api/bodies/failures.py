@@ -5,8 +5,9 @@ from __future__ import annotations
 from pydantic import Field
 
 from tidelog.errors import TidelogError
+from tidelog.rpc.status import UnreachableError
 from tidelog_admin_api.bodies.base import AnswerBody
-from tidelog_admin_api.meanings import MEANINGS
+from tidelog_admin_api.meanings import MEANINGS, unavailable
 
 
 class Failure(AnswerBody):
@@ -40,4 +41,16 @@ def failure_of(error: TidelogError | None) -> Failure | None:
         fix=meaning.fix,
         retriable=error.retriable,
         outcome_unknown=error.outcome_unknown,
+    )
+
+
+def unreachable_failure(error: UnreachableError, *, outcome_unknown: bool) -> Failure:
+    meaning = unavailable()
+    return Failure(
+        code="UNREACHABLE",
+        message=str(error),
+        grpc_status=meaning.grpc_status,
+        fix=meaning.fix,
+        retriable=True,
+        outcome_unknown=outcome_unknown,
     )

@@ -10,6 +10,11 @@ class FieldError(BaseModel):
     message: str
 
 
+class DamagedOffsets(BaseModel):
+    first_offset: int = Field(description="of the first record that cannot be read")
+    next_offset: int = Field(description="one past the last of them: read on from there")
+
+
 class Problem(BaseModel):
     """Media type application/problem+json. `code` and `type` are for programs, `detail` and
     `fix` for people."""
@@ -47,4 +52,7 @@ class Problem(BaseModel):
     )
     errors: list[FieldError] | None = Field(
         default=None, description="of a request that is not valid: each field that is wrong"
+    )
+    damaged: DamagedOffsets | None = Field(
+        default=None, description="of RECORDS_DAMAGED: the records that cannot be read"
     )

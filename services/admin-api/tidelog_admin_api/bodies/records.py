@@ -40,6 +40,7 @@ TimestampMs = Annotated[
 
 AcksWord = Literal["all", "leader", "none"]
 EncodingWord = Literal["json", "text", "base64"]
+OnDamageWord = Literal["raise", "skip"]
 
 ACKS = {"all": Acks.ALL, "leader": Acks.LEADER, "none": Acks.NONE}
 _ENCODING_HELP = "json: any JSON value; text: a string; base64: bytes"
@@ -164,6 +165,13 @@ class ReadRecord(AnswerBody):
     headers: list[Header]
 
 
+class DamagedRange(AnswerBody):
+    """Records that the last disk which held them has damaged."""
+
+    first_offset: int = Field(description="of the first of them")
+    next_offset: int = Field(description="one past the last of them: read on from there")
+
+
 class RecordPage(AnswerBody):
     model_config = ConfigDict(
         json_schema_extra={
@@ -173,6 +181,7 @@ class RecordPage(AnswerBody):
                     "next_offset": 18,
                     "log_start_offset": 0,
                     "end_offset": 18,
+                    "damaged": [],
                 }
             ]
         }
@@ -182,6 +191,7 @@ class RecordPage(AnswerBody):
     next_offset: int = Field(description="where to read on")
     log_start_offset: int = Field(description="of the oldest record that there is")
     end_offset: int = Field(description="one past the last committed record, when asked")
+    damaged: list[DamagedRange] = Field(description="what on_damage=skip has left out")
 
 
 class RecordToSend(NamedTuple):

@@ -9,14 +9,16 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 
 from tidelog.errors import TidelogError
-from tidelog.model import TopicPartition
+from tidelog.model import OnDamage, TopicPartition
 from tidelog_admin_api.bodies.base import MAX_INT64
 from tidelog_admin_api.bodies.problem import FieldError
 from tidelog_admin_api.bodies.records import (
     ACKS,
     MAX_RECORDS,
     MAX_TIMESTAMP_MS,
+    DamagedRange,
     EncodingWord,
+    OnDamageWord,
     ProduceRequest,
     ProduceResults,
     RecordPage,
@@ -31,7 +33,7 @@ from tidelog_admin_api.parameters import (
     TimeoutMs,
     TopicName,
 )
-from tidelog_admin_api.problems import CHANGE_PROBLEMS, READ_PROBLEMS, invalid
+from tidelog_admin_api.problems import CHANGE_PROBLEMS, READ_PROBLEMS, declared, invalid
 from tidelog_admin_api.record_encoding import Encoding, WrongEncodingError, to_bytes
 from tidelog_admin_api.record_reader import AtOffset, AtTime, Latest, ReadBound, Start
 from tidelog_admin_api.record_reader import read_records as read_from
@@ -84,7 +86,10 @@ def _is_one_refusal(failures: Sequence[TidelogError]) -> bool:
     return len({failure.code for failure in failures}) == 1 and not failures[0].outcome_unknown
 
 
-@router.get("/{topic}/partitions/{partition}/records", responses=READ_PROBLEMS)
+@router.get(
+    "/{topic}/partitions/{partition}/records",
+    responses=READ_PROBLEMS | declared(HTTPStatus.GONE),
+)
 async def read_partition_records(
     gateway: AskGateway,
     topic: TopicName,
@@ -133,6 +138,14 @@ async def read_partition_records(
         int,
         Query(ge=0, le=MAX_WAIT_MS, description="for a first record, where there is none yet"),
     ] = 0,
+    on_damage: Annotated[
+        OnDamageWord,
+        Query(
+            description="at records that the last disk which held them has damaged. raise: the "
+            "answer is RECORDS_DAMAGED, whose `damaged` has their offsets, unless sound ones come "
+            "before them; skip: they are left out and listed in `damaged`"
+        ),
+    ] = "raise",
     timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
 ) -> RecordPage:
     """Reads a few committed records: from an offset, from a time, or the newest. When the time
@@ -147,6 +160,7 @@ async def read_partition_records(
         wait_ms,
         timeout_ms,
         _key(key),
+        OnDamage(on_damage),
     )
     consumer = gateway.dependencies.consumers(timeout_ms)
     try:
@@ -158,6 +172,7 @@ async def read_partition_records(
         next_offset=read.next_offset,
         log_start_offset=read.log_start_offset,
         end_offset=read.end_offset,
+        damaged=[DamagedRange.model_validate(damaged) for damaged in read.damaged],
     )
 
 

@@ -1,0 +1,98 @@
+"""/v1/brokers/scrub."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+import httpx
+import pytest
+
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.rpc.status import UnreachableError
+from tidelog_admin_api.resources.scrub import MAX_ASKED_AT_ONCE
+from unit.admin_api.fakes import NO_PASS, FakeAdmin, FakeCluster, broker
+
+ONE, TWO = "127.0.0.1:7501", "127.0.0.1:7502"
+
+
+@pytest.fixture(autouse=True)
+def brokers(admin: FakeAdmin) -> None:
+    admin.brokers = [broker(1), broker(2), broker(3, status="gone", gone_at_ms=5, address="a:3")]
+
+
+async def test_each_broker_that_runs_reports_its_scrub(
+    gateway: httpx.AsyncClient, fake_cluster: FakeCluster
+) -> None:
+    found = replace(NO_PASS, damage_found=2)
+    fake_cluster.scrub.progress[TWO] = found
+    first = (await gateway.get("/v1/brokers/scrub", params={"page_size": 1})).json()
+    token = first["next_page_token"]
+    second = (await gateway.get("/v1/brokers/scrub", params={"page_token": token})).json()
+    assert first["items"] == [{"broker_id": 1, "status": asdict(NO_PASS), "error": None}]
+    assert second == {
+        "items": [{"broker_id": 2, "status": asdict(found), "error": None}],
+        "next_page_token": "",
+    }
+    assert fake_cluster.scrub.calls == [(ONE, False, False), (TWO, False, False)]
+
+
+async def test_a_pass_begins_on_all_that_run(
+    gateway: httpx.AsyncClient, fake_cluster: FakeCluster
+) -> None:
+    answer = await gateway.post("/v1/brokers/scrub")
+    assert answer.status_code == 200
+    assert [item["broker_id"] for item in answer.json()["items"]] == [1, 2]
+    assert fake_cluster.scrub.calls == [(ONE, True, False), (TWO, True, False)]
+
+
+async def test_a_pass_begins_on_the_brokers_that_are_named(
+    gateway: httpx.AsyncClient, fake_cluster: FakeCluster, admin: FakeAdmin
+) -> None:
+    admin.brokers = [broker(2)]
+    body = {"broker_ids": [2], "full_rate": True}
+    assert (await gateway.post("/v1/brokers/scrub", json=body)).status_code == 200
+    assert fake_cluster.scrub.calls == [(TWO, True, True)]
+
+
+async def test_a_dry_run_begins_no_pass(
+    gateway: httpx.AsyncClient, fake_cluster: FakeCluster
+) -> None:
+    body = {"full_rate": True}
+    answer = await gateway.post("/v1/brokers/scrub", json=body, params={"dry_run": True})
+    assert answer.json()["items"][0]["status"] == asdict(NO_PASS)
+    assert fake_cluster.scrub.calls == [(ONE, False, False), (TWO, False, False)]
+
+
+async def test_a_broker_that_does_not_run_cannot_begin_one(
+    gateway: httpx.AsyncClient, fake_cluster: FakeCluster
+) -> None:
+    answer = await gateway.post("/v1/brokers/scrub", json={"broker_ids": [1, 3]})
+    assert (answer.status_code, answer.json()["code"]) == (404, "UNKNOWN_BROKER")
+    assert "broker 3 is not running" in answer.json()["detail"]
+    assert fake_cluster.scrub.calls == []
+
+
+@pytest.mark.parametrize(
+    ("refusal", "code"),
+    [
+        (UnreachableError(TWO, "it refuses connections"), "UNREACHABLE"),
+        (TidelogError(ErrorCode.TOO_MANY_REQUESTS, "it is busy"), "TOO_MANY_REQUESTS"),
+    ],
+)
+async def test_a_broker_that_gives_no_answer_hides_no_other(
+    gateway: httpx.AsyncClient, fake_cluster: FakeCluster, refusal: Exception, code: str
+) -> None:
+    fake_cluster.scrub.refusals[TWO] = refusal
+    for answer in (await gateway.get("/v1/brokers/scrub"), await gateway.post("/v1/brokers/scrub")):
+        one, two = answer.json()["items"]
+        assert (one["error"], two["status"]) == (None, None)
+        assert (two["error"]["code"], two["error"]["message"]) == (code, str(refusal))
+        assert answer.status_code == (200 if answer.request.method == "GET" else 207)
+
+
+async def test_no_request_asks_more_brokers_at_the_same_time_than_its_bound(
+    gateway: httpx.AsyncClient, fake_cluster: FakeCluster, admin: FakeAdmin
+) -> None:
+    admin.brokers = [broker(number) for number in range(1, 3 * MAX_ASKED_AT_ONCE)]
+    assert (await gateway.post("/v1/brokers/scrub")).status_code == 200
+    assert fake_cluster.scrub.most_at_once == MAX_ASKED_AT_ONCE
