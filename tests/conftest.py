@@ -9,6 +9,8 @@ import pytest
 from hypothesis import settings
 from pluggy import Result
 
+from tidelog_runtime.local import ports
+
 IN_CI = os.environ.get("CI") == "true"
 
 # How long one example takes is the machine's affair; what hangs has pytest's timeout.
@@ -18,6 +20,12 @@ settings.load_profile("tidelog")
 # A shell lets what it starts in the background ignore SIGINT, and so would all that tests start,
 # some of which is to end by it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# A port that is free when it is chosen is bound only a moment later: no two processes of
+# pytest-xdist may choose among the same ones.
+if WORKER := os.environ.get("PYTEST_XDIST_WORKER", ""):
+    WORKERS = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    ports.OTHER_PORTS = ports.OTHER_PORTS[int(WORKER.removeprefix("gw")) :: WORKERS]
 
 
 def _fail_if_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent
+PROCESSES_BY_FILE = 2
 
 _TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*m")
 _CLOSING_LINE = re.compile(
@@ -29,12 +30,14 @@ _CLOSING_LINE = re.compile(
 @dataclass(frozen=True, slots=True)
 class Suite:
     """`needs`: programs of Debian packages that `make system-deps` installs. `on_all_cores`: its
-    tests share nothing, so that several processes may run them."""
+    tests share nothing, so that several processes may run them. `by_file`: its files share nothing,
+    and mostly wait; two processes run them, each with a cluster of its own."""
 
     name: str
     budget_seconds: int
     needs: tuple[str, ...] = ()
     on_all_cores: bool = False
+    by_file: bool = False
 
     @property
     def missing(self) -> list[str]:
@@ -91,6 +94,8 @@ def run(suite: Suite) -> Outcome:
     command = [sys.executable, "-m", "pytest", f"--color={colour}", str(TESTS / suite.name)]
     if suite.on_all_cores:
         command += ["--numprocesses", "auto"]
+    if suite.by_file:
+        command += ["--numprocesses", str(PROCESSES_BY_FILE), "--dist", "loadfile"]
     # On a clean clone there is none, and what finds its modules by it alone has to fail here, too.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     started = time.monotonic()

@@ -59,3 +59,27 @@ def test_a_skip_is_a_failure_in_ci(tmp_path: Path, ci: str, closing: str) -> Non
     )
 
     assert closing in run.stdout.splitlines()[-1]
+
+
+def test_processes_that_run_tests_at_once_choose_among_different_ports(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(ROOT_CONFTEST.read_text())
+    for name in ("one", "two"):
+        (tmp_path / f"test_{name}.py").write_text(
+            "from pathlib import Path\n"
+            "from tidelog_runtime.local import ports\n"
+            "def test_it():\n"
+            "    chosen = ' '.join(map(str, ports.OTHER_PORTS))\n"
+            f"    Path({str(tmp_path / name)!r}).write_text(chosen)\n"
+        )
+
+    command = ["-p", "no:cacheprovider", "--numprocesses", "2", "--dist", "loadfile"]
+    subprocess.run(
+        [sys.executable, "-m", "pytest", *command, "--rootdir", str(tmp_path), "."],
+        cwd=tmp_path,
+        capture_output=True,
+        check=True,
+    )
+
+    one, two = ((tmp_path / name).read_text().split() for name in ("one", "two"))
+    assert len(one) == len(two) > 1_000
+    assert not set(one) & set(two)

@@ -14,7 +14,7 @@ GATEWAY_PORT = 7600
 
 # Below the kernel's ephemeral ports: an outgoing connection never takes one of these
 # while its owner is down, and a client that dials a dead broker never meets itself.
-_OTHER_PORTS = range(20_000, 32_000)
+OTHER_PORTS = range(20_000, 32_000)
 _MAX_ATTEMPTS = 200
 
 
@@ -37,13 +37,13 @@ def choose_port(preferred: int | None, *, taken: set[int], rng: random.Random) -
     """The preferred port if it is free, else another one; adds it to `taken`, the ports
     given to parts that do not listen yet."""
     candidates = [] if preferred is None else [preferred]
-    candidates += rng.sample(_OTHER_PORTS, _MAX_ATTEMPTS)
+    candidates += rng.sample(OTHER_PORTS, _MAX_ATTEMPTS)
     for port in candidates:
         if port not in taken and is_free(port):
             taken.add(port)
             return port
     raise NoFreePortError(
         f"no free port on {HOST}: tried {preferred or 'none in particular'} and "
-        f"{_MAX_ATTEMPTS} of {_OTHER_PORTS.start} to {_OTHER_PORTS.stop - 1}; end a process "
+        f"{_MAX_ATTEMPTS} of {OTHER_PORTS.start} to {OTHER_PORTS.stop - 1}; end a process "
         "that listens there"
     )
