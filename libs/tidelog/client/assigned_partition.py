@@ -41,6 +41,11 @@ class Assigned:
     out_of_range: int = 0
     truncation_told: bool = False
     error: TidelogError | None = None
+    # Whether `error` says that the partition does not exist; whether a broker was asked for that
+    # when the error was due; whether a call has raised it since the last answer of a leader.
+    missing: bool = False
+    confirmed: bool = False
+    missing_reported: bool = False
 
     def seek(self, offset: int | None, reset: OffsetPosition | None = None) -> None:
         self.position = offset
@@ -57,6 +62,11 @@ class Assigned:
         self.corrupt = self.out_of_range = 0
         self.truncation_told = False
         self.error = None
+        self.missing = self.confirmed = False
+        if self.missing_reported:
+            # The caller seeks in whatever topic has the name now.
+            self.missing_reported = False
+            self.begin_anew("")
 
     def resume(self, offset: int, topic_id: str, read_epoch: int, end_offset: int | None) -> None:
         """Goes on where another consumer of this topic id has ended."""

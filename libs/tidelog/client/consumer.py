@@ -351,6 +351,7 @@ class Consumer:
                 self._fetcher.check()
                 # Nothing is awaited between taking and returning, or a cancellation would lose it.
                 batches = self._state.take_batches(max_batches)
+                self._fetcher.confirm_missing()
                 if batches:
                     self._fetcher.wake()
                     return batches
@@ -399,6 +400,7 @@ class Consumer:
             )
         if records:
             self._fetcher.wake()
+        self._fetcher.confirm_missing()
         return records
 
     async def _opened_costly(self) -> bool:

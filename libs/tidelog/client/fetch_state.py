@@ -16,6 +16,7 @@ from tidelog.batch_slices import is_costly_to_open
 from tidelog.client.assigned_partition import Assigned
 from tidelog.client.fetched_batch import FetchedBatch, OpenedBatch
 from tidelog.client.log_continuity import Found, LogTruncatedError
+from tidelog.client.partition_errors import PartitionErrors, confirm_missing
 from tidelog.client.retry import Backoff, Leader
 from tidelog.errors import STALE_METADATA, ErrorCode, RecordsDamagedError, TidelogError
 from tidelog.model import Batch, OffsetPosition, OnDamage, Record, TopicPartition
@@ -96,8 +97,9 @@ class FetchState:
         self._fetches: dict[int, int] = {}
         self._on_damage = on_damage
         self._truncations: list[LogTruncatedError] = []
-        # Of which records were taken last: most calls find more there, without a look at others.
+        # Of which records were taken last; no other has an open batch.
         self._reading: Assigned | None = None
+        self.errors = PartitionErrors()
         self._skipped: list[RecordsDamagedError] = []
         # Whose first batch is to be opened off the event loop before more records are taken.
         self.costly: Assigned | None = None
@@ -109,6 +111,7 @@ class FetchState:
         for partition, assigned in before.items():
             if partition not in self._assigned:
                 assigned.seek(None)
+        self.errors.keep(self._assigned)
 
     @property
     def partitions(self) -> list[TopicPartition]:
@@ -170,11 +173,12 @@ class FetchState:
     def _usable(self, assigned: Assigned, leader: Leader, now_ms: int) -> bool:
         if assigned.topic_id and leader.topic_id != assigned.topic_id:
             assigned.begin_anew(leader.topic_id)
-            assigned.error = TidelogError(
+            error = TidelogError(
                 ErrorCode.UNKNOWN_TOPIC_ID,
                 f"topic {assigned.partition.topic!r} was deleted and created again; its offsets "
                 "begin anew, so seek to where the new one is to be read from",
             )
+            self.errors.add(assigned, error)
             return False
         if leader.leader_epoch < assigned.newest_epoch:
             # Records of a newer leader have been read: this one has been deposed.
@@ -198,6 +202,7 @@ class FetchState:
             return
         assigned.topic_id = leader.topic_id
         assigned.out_of_range = 0
+        assigned.missing_reported &= assigned.missing
         if want.offset < assigned.fetch_offset and not self._continues(
             assigned, leader, fetched.batches, now_ms
         ):
@@ -248,7 +253,7 @@ class FetchState:
             assigned.truncation_told = True
             self._truncations.append(error)
         if self._on_out_of_range is OnOutOfRange.ERROR:
-            assigned.error = error
+            self.errors.add(assigned, error)
         else:
             self._reset(assigned, leader, now_ms)
 
@@ -281,12 +286,13 @@ class FetchState:
         assigned.corrupt += 1
         assigned.route.failed(leader, now_ms, self._backoff, stale=False)
         if assigned.corrupt >= MAX_CORRUPT_FETCHES:
-            assigned.error = TidelogError(
+            error = TidelogError(
                 ErrorCode.CORRUPT_BATCH,
                 f"the batch at offset {batch.header.base_offset} of {assigned.partition} fails "
                 f"its CRC32C, {assigned.corrupt} times from {leader.address}; its replica there "
                 "is damaged",
             )
+            self.errors.add(assigned, error)
 
     def failed(
         self,
@@ -316,7 +322,7 @@ class FetchState:
         failing_ms = now_ms - assigned.failing_since_ms
         gone = error.code in _UNKNOWN_TOPIC and failing_ms >= UNKNOWN_TOPIC_TIMEOUT_MS
         if gone or not error.retriable:
-            assigned.error = error
+            self.errors.add(assigned, error)
 
     def _damaged(self, assigned: Assigned, want: Want, error: RecordsDamagedError) -> None:
         assigned.route.succeeded()
@@ -324,7 +330,7 @@ class FetchState:
             # They were read while they were sound, so that there is nothing to compare.
             assigned.continuity.forget()
         elif self._on_damage is OnDamage.RAISE:
-            assigned.error = error
+            self.errors.add(assigned, error)
         else:
             assigned.continuity.forget()
             assigned.fetch_offset = error.next_offset
@@ -364,22 +370,25 @@ class FetchState:
         holds = f"the log holds offsets {answer.log_start_offset} to {answer.high_watermark}"
         if answer.high_watermark < 0:
             holds = error.message
-        assigned.error = TidelogError(
+        range_error = TidelogError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"offset {assigned.fetch_offset} of {assigned.partition} is out of range: {holds}; "
             "seek to one of these, or set on_out_of_range to earliest or latest",
         )
+        self.errors.add(assigned, range_error)
 
-    def fail_gone(
+    def update_missing(
         self,
         leader_of: Callable[[TopicPartition], Leader | None],
         gone: Callable[[TopicPartition], TidelogError | None],
     ) -> None:
-        """Ends partitions that do not exist any more with the error that `gone` gives."""
-        for partition, assigned in self._assigned.items():
-            # One without a position may not be known to exist yet.
-            if assigned.reset is None and assigned.error is None and leader_of(partition) is None:
-                assigned.error = gone(partition)
+        """Partitions that do not exist any more end with the error that `gone` gives, until they
+        exist again."""
+        self.errors.update_missing(self._assigned.values(), leader_of, gone)
+
+    def confirm_missing(self, topic: str) -> None:
+        """A broker has just been asked about this topic."""
+        confirm_missing(self._assigned.values(), topic)
 
     def wants_metadata(self, leader_of: Callable[[TopicPartition], Leader | None]) -> bool:
         return any(
@@ -400,7 +409,9 @@ class FetchState:
         )
 
     def take_batches(self, max_batches: int) -> list[FetchedBatch]:
-        """Raises a partition's error once all that was read before it is handed out."""
+        """Raises a partition's error as `PartitionErrors` says; where one is to be confirmed
+        first, `errors.unconfirmed` names the partition."""
+        self.errors.raise_new()
         taken: list[FetchedBatch] = []
         for assigned in list(self._assigned.values()):
             while assigned.buffered and len(taken) < max_batches:
@@ -408,25 +419,26 @@ class FetchState:
                 if not is_fence(batch.header):
                     taken.append(batch)
         if not taken:
-            self._raise_error()
+            self.errors.raise_any(self._assigned.values())
         return taken
 
     def take_records(
         self, max_records: int, enough: Callable[[], bool] = lambda: False
     ) -> list[Record]:
-        """Raises a partition's error once all that was read before it is handed out. Where it ends
-        at a batch that takes long to open, `costly` says whose: the caller gives it to `opened`,
-        and takes again. Ends early, with some records, once it is `enough`, which is checked every
-        RECORDS_PER_CHECK."""
+        """Raises errors as `take_batches`. Where it ends at a batch that takes long to open,
+        `costly` says whose: the caller gives it to `opened`, and takes again. Ends early, with
+        some records, once it is `enough`, which is checked every RECORDS_PER_CHECK."""
+        self.errors.raise_new()
         taken: list[Record] = []
         self.costly = None
-        reading = self._reading
-        if reading is not None and not reading.is_closed and reading.buffered:
-            taken = reading.take_records(min(max_records, RECORDS_PER_CHECK))
-            if len(taken) == max_records or (taken and enough()):
-                return taken
         # What is open goes first, so that of all partitions together one batch is open at most.
-        for assigned in sorted(self._assigned.values(), key=lambda assigned: assigned.is_closed):
+        # Only that batch: where a partition always has a next one, others would wait for ever.
+        reading = self._reading
+        while reading is not None and not reading.is_closed and len(taken) < max_records:
+            taken += reading.take_records(min(max_records - len(taken), RECORDS_PER_CHECK))
+            if taken and enough():
+                return taken
+        for assigned in self._assigned.values():
             while assigned.buffered and len(taken) < max_records:
                 if assigned.opened is None and is_costly_to_open(assigned.buffered[0]):
                     self.costly = assigned
@@ -437,7 +449,7 @@ class FetchState:
                 if taken and enough():
                     return taken
         if not taken:
-            self._raise_error()
+            self.errors.raise_any(self._assigned.values())
         return taken
 
     def opened(self, assigned: Assigned, generation: int, opened: OpenedBatch) -> None:
@@ -446,15 +458,11 @@ class FetchState:
             assigned.buffered and assigned.buffered[0] is opened.batch
         ):
             assigned.opened = opened
+            self._reading = assigned
 
     @property
     def has_error(self) -> bool:
         return any(assigned.error is not None for assigned in self._assigned.values())
-
-    def _raise_error(self) -> None:
-        for assigned in self._assigned.values():
-            if assigned.error is not None and not assigned.buffered:
-                raise assigned.error
 
 
 def _epoch_fault(error: TidelogError) -> bool:

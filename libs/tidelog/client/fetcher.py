@@ -74,6 +74,7 @@ class Fetcher:
         self._fetches: dict[asyncio.Task[None], _Pending] = {}
         self._next_look_ms = 0
         self._loop_task: asyncio.Task[None] | None = None
+        self._confirming: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         if self._loop_task is None:
@@ -96,6 +97,21 @@ class Fetcher:
         """Something may be fetched that could not before."""
         self._wake.set()
 
+    def confirm_missing(self) -> None:
+        """Asks a broker, in the background, for the partition whose error waits for that."""
+        partition = self._state.errors.unconfirmed
+        if partition is not None and (self._confirming is None or self._confirming.done()):
+            self._confirming = self._spawn(self._confirm(partition.topic))
+
+    async def _confirm(self, topic: str) -> None:
+        # Without an answer nothing is confirmed: the next call asks again.
+        with contextlib.suppress(UnreachableError):
+            await self._metadata.refresh((topic,))
+            self._state.update_missing(self._metadata.leader, self._metadata.gone)
+            self._state.confirm_missing(topic)
+            self.arrived.set()
+            self.wake()
+
     async def stop(self) -> None:
         tasks = [*self._tasks, *([self._loop_task] if self._loop_task else [])]
         for task in tasks:
@@ -117,6 +133,7 @@ class Fetcher:
     def _step(self) -> int | None:
         """Starts all that can be fetched now; returns when to look again at the latest."""
         now_ms = self._clock.monotonic_ms()
+        self._state.update_missing(self._metadata.leader, self._metadata.gone)
         for position, partitions in self._state.to_find().items():
             self._spawn(self._find(position, partitions))
         due = self._give_up_superseded(now_ms)
@@ -124,7 +141,6 @@ class Fetcher:
             pending = _Pending(plan, now_ms)
             self._fetches[self._spawn(self._fetch(pending))] = pending
             due.append(self._late_ms(pending))
-        self._state.fail_gone(self._metadata.leader, self._metadata.gone)
         if self._state.has_error:
             # Found while planning, and told by whoever takes next.
             self.arrived.set()
@@ -249,7 +265,7 @@ class Fetcher:
                     continue
                 if isinstance(outcome, TidelogError):
                     assigned.finding = False
-                    assigned.error = outcome
+                    self._state.errors.add(assigned, outcome)
                 else:
                     assigned.seek(outcome.offset)
                 self.arrived.set()

@@ -115,6 +115,8 @@ class FakeCluster:
         self.append_time_ms = 1_000
         # The revision of the metadata store, which every broker has reached.
         self.revision = 0
+        # Those that topics have, or had.
+        self._names: set[str] = set()
 
     def in_memory(self, brokers: int = 1) -> FakeCluster:
         """Without servers: for `MemoryConnections`."""
@@ -135,7 +137,8 @@ class FakeCluster:
         """Also again under a name that was there: another topic."""
         partitions = [FakePartition(leader) for leader in leaders]
         self.revision += 1
-        topic_id = f"id-of-{topic}" + (f"-{self.revision}" if topic in self.topics else "")
+        topic_id = f"id-of-{topic}" + (f"-{self.revision}" if topic in self._names else "")
+        self._names.add(topic)
         self.topics[topic] = FakeTopic(
             topic_id, partitions, config, create_revision=self.revision, revision=self.revision
         )

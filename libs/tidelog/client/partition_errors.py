@@ -1,0 +1,87 @@
+"""When a consumer raises the errors of its partitions. No I/O.
+
+The error of a partition is raised once everything that was read before it is handed out:
+
+- a new error by the next call, whatever other partitions have to hand out;
+- then by each call that finds no records, until the caller seeks or assigns.
+
+A missing partition (its topic was deleted, or it was removed) is confirmed with a broker before
+its error is raised: it may exist again by now. Its error ends when the partition exists again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from tidelog.client.assigned_partition import Assigned
+from tidelog.client.retry import Leader
+from tidelog.errors import TidelogError
+from tidelog.model import TopicPartition
+
+
+class PartitionErrors:
+    """`assigned`: all partitions of the consumer, which change in place."""
+
+    def __init__(self) -> None:
+        # Those whose error no call has raised yet; at most one entry for each partition.
+        self._new: dict[TopicPartition, Assigned] = {}
+        # Whose error is due, and is to be confirmed first.
+        self.unconfirmed: TopicPartition | None = None
+
+    def add(self, assigned: Assigned, error: TidelogError) -> None:
+        assigned.error = error
+        self._new[assigned.partition] = assigned
+
+    def keep(self, assigned: Mapping[TopicPartition, Assigned]) -> None:
+        """Forgets those that are not assigned any more."""
+        self._new = {p: a for p, a in self._new.items() if assigned.get(p) is a}
+
+    def raise_new(self) -> None:
+        """Raises an error that no call has raised yet."""
+        self.unconfirmed = None
+        if self._new:
+            self._new = {p: a for p, a in self._new.items() if a.error is not None}
+            self._raise_first(self._new.values())
+
+    def raise_any(self, assigned: Iterable[Assigned]) -> None:
+        """Raises an error, for a call that finds no records."""
+        self._raise_first(assigned)
+
+    def _raise_first(self, partitions: Iterable[Assigned]) -> None:
+        for assigned in partitions:
+            if assigned.error is None or assigned.buffered:
+                continue
+            if assigned.missing and not assigned.confirmed:
+                self.unconfirmed = assigned.partition
+                continue
+            self._new.pop(assigned.partition, None)
+            assigned.missing_reported = assigned.missing
+            raise assigned.error
+
+    def update_missing(
+        self,
+        partitions: Iterable[Assigned],
+        leader_of: Callable[[TopicPartition], Leader | None],
+        gone: Callable[[TopicPartition], TidelogError | None],
+    ) -> None:
+        """Adds errors of partitions that do not exist any more, which `gone` gives, and removes
+        those of partitions that exist again."""
+        for assigned in partitions:
+            # One without a position may not be known to exist yet.
+            if assigned.reset is not None or (assigned.error and not assigned.missing):
+                continue
+            partition = assigned.partition
+            error = gone(partition) if leader_of(partition) is None else None
+            if error is not None and not assigned.missing:
+                assigned.missing = True
+                self.add(assigned, error)
+            elif error is None and assigned.missing:
+                assigned.missing = assigned.confirmed = False
+                assigned.error = None
+
+
+def confirm_missing(assigned: Iterable[Assigned], topic: str) -> None:
+    """A broker has just been asked about this topic."""
+    for partition in assigned:
+        if partition.partition.topic == topic:
+            partition.confirmed = partition.missing
