@@ -4,6 +4,7 @@ service. Pure."""
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -11,6 +12,10 @@ from tidelog.errors import ErrorCode, TidelogError
 
 # Addresses that are remembered for having reached a limit.
 MAX_REMEMBERED = 100
+# An address has left a limit when nothing of it was rejected for so long.
+OVER_AFTER_MS = 60_000
+# Requests beyond the limits that only describe the service: at a limit it still has to say so.
+RESERVED_FOR_INSPECTION = 32
 
 
 class CallerLimits(NamedTuple):
@@ -33,32 +38,43 @@ class _Caller:
     connections: Counter[str] = field(default_factory=Counter)
 
 
-class Rejections(NamedTuple):
-    """`limit`: its name; `requests`: how many of this address were rejected by it."""
+class LimitReached(NamedTuple):
+    """A limit that an address is at. `limit`: its name; `value`: what it allows; `requests`: how
+    many of this address were rejected by it since `since_ms`, the last at `last_ms` (both
+    milliseconds since 1970)."""
 
     address: str
     limit: str
+    value: int
     requests: int
+    since_ms: int
     last_ms: int
 
 
 class Callers:
-    """Those who have requests now. `begin`, then `end` in any case."""
+    """Those who have requests now. `begin`, then `end` in any case.
 
-    def __init__(self, limits: CallerLimits) -> None:
+    `on_reached`: called when an address reaches a limit, and not again until it has left it."""
+
+    def __init__(
+        self, limits: CallerLimits, on_reached: Callable[[LimitReached], None] = lambda _: None
+    ) -> None:
         self.limits = limits
+        self._on_reached = on_reached
         self.requests = 0
         self.rejected: Counter[str] = Counter()
         self._callers: dict[str, _Caller] = {}
-        self._recent: dict[tuple[str, str], Rejections] = {}
+        # The one that was rejected last is the last.
+        self._reached: dict[tuple[str, str], LimitReached] = {}
 
-    def begin(self, peer: str, now_ms: int) -> None:
-        """`peer`: as gRPC has it. Raises TOO_MANY_REQUESTS, which names the limit."""
+    def begin(self, peer: str, now_ms: int, reserved: int = 0) -> None:
+        """`peer`: as gRPC has it. `reserved`: by how many the request may exceed the limits. Raises
+        TOO_MANY_REQUESTS, which names the limit."""
         address = address_of(peer)
         caller = self._callers.get(address)
         if caller is None:
             caller = self._callers[address] = _Caller()
-        reached = self._reached(caller, peer)
+        reached = self._limit_of(caller, peer, reserved)
         if reached is not None:
             if caller.requests == 0:
                 del self._callers[address]
@@ -78,10 +94,9 @@ class Callers:
         if not caller.requests:
             del self._callers[address]
 
-    @property
-    def recent(self) -> list[Rejections]:
-        """By address and limit, the last one first."""
-        return sorted(self._recent.values(), key=lambda each: -each.last_ms)
+    def reached(self, now_ms: int) -> list[LimitReached]:
+        """Limits that addresses are at now, the one that was rejected last first."""
+        return [each for each in reversed(self._reached.values()) if not _is_over(each, now_ms)]
 
     @property
     def most(self) -> tuple[int, int]:
@@ -92,35 +107,41 @@ class Callers:
             max((len(caller.connections) for caller in callers), default=0),
         )
 
-    def _reached(self, caller: _Caller, peer: str) -> str | None:
-        """The name of the limit."""
+    def _limit_of(self, caller: _Caller, peer: str, reserved: int) -> str | None:
+        """The name of the limit that one request more would exceed."""
         limits = self.limits
-        if self.requests >= limits.max_client_requests:
+        if self.requests >= limits.max_client_requests + reserved:
             return "max_client_requests"
-        if caller.requests >= limits.max_requests_per_client:
+        if caller.requests >= limits.max_requests_per_client + reserved:
             return "max_requests_per_client"
         is_new = peer not in caller.connections
-        if is_new and len(caller.connections) >= limits.max_connections_per_client:
+        if is_new and len(caller.connections) >= limits.max_connections_per_client + reserved:
             return "max_connections_per_client"
         return None
 
     def _reject(self, address: str, limit: str, now_ms: int) -> TidelogError:
         self.rejected[limit] += 1
         key = (address, limit)
-        before = self._recent.pop(key, None)
-        self._recent[key] = Rejections(
-            address, limit, 1 + (before.requests if before else 0), now_ms
-        )
-        if len(self._recent) > MAX_REMEMBERED:
-            del self._recent[next(iter(self._recent))]
+        value: int = getattr(self.limits, limit)
+        before = self._reached.pop(key, None)
+        if before is None or _is_over(before, now_ms):
+            before = LimitReached(address, limit, value, 0, now_ms, now_ms)
+            self._on_reached(before)
+        self._reached[key] = before._replace(requests=before.requests + 1, last_ms=now_ms)
+        if len(self._reached) > MAX_REMEMBERED:
+            del self._reached[next(iter(self._reached))]
         of_whom = "all clients together" if limit == "max_client_requests" else f"client {address}"
         what = "connections" if "connections" in limit else "requests"
         return TidelogError(
             ErrorCode.TOO_MANY_REQUESTS,
-            f"{of_whom} may have {getattr(self.limits, limit)} {what} at once ({limit}); nothing "
+            f"{of_whom} may have {value} {what} at once ({limit}); nothing "
             "was done: try again in a moment, share connections between threads, or raise the "
             "limit",
         )
+
+
+def _is_over(reached: LimitReached, now_ms: int) -> bool:
+    return now_ms - reached.last_ms > OVER_AFTER_MS
 
 
 def address_of(peer: str) -> str:

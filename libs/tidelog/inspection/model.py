@@ -367,6 +367,15 @@ class ControllerState:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitedClient:
+    address: str
+    limit: str
+    value: int
+    rejected: int
+    last_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class ServiceState:
     """The answer to DescribeService; one of `broker` and `controller` is set."""
 
@@ -382,6 +391,7 @@ class ServiceState:
     broker: BrokerState | None = None
     controller: ControllerState | None = None
     error: TidelogError | None = None
+    limited_clients: Sequence[LimitedClient] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.descriptor_pool import Default
 from google.protobuf.message import Message
 
-from tidelog.caller_limits import CallerLimits, Callers
-from tidelog.errors import TidelogError
+from tidelog.caller_limits import RESERVED_FOR_INSPECTION, CallerLimits, Callers, LimitReached
+from tidelog.errors import ErrorCode, TidelogError
 from tidelog.rpc.abort import abort
 from tidelog.rpc.message_bounds import (
     Rejected,
@@ -26,6 +26,10 @@ from tidelog.rpc.message_bounds import (
 
 # Answered however many requests there are: who watches a service has to know that it is there.
 _UNCOUNTED = ("/grpc.health.", "/grpc.reflection.")
+_INSPECTIONS = (
+    "/tidelog.v1.InspectService/DescribeService",
+    "/tidelog.v1.InspectService/Explain",
+)
 LOG_INTERVAL_S = 10.0
 
 _log = logging.getLogger(__name__)
@@ -38,7 +42,7 @@ class Admission(grpc.aio.ServerInterceptor):
     than all clients together may have."""
 
     def __init__(self, callers: Callers | None = None) -> None:
-        self.callers = callers or Callers(CallerLimits())
+        self.callers = callers or new_callers(CallerLimits())
         self._bounded: dict[str, Any] = {}
         self._logged_at: dict[str, float] = {}
 
@@ -62,19 +66,20 @@ class Admission(grpc.aio.ServerInterceptor):
         parse = handler.request_deserializer
         if parse is not None:
             parse = bounded_deserializer(method, parse, request_type(method))
+        reserved = RESERVED_FOR_INSPECTION if method in _INSPECTIONS else 0
         if handler.unary_unary is not None:
             return grpc.unary_unary_rpc_method_handler(
-                self._unary(handler.unary_unary), parse, handler.response_serializer
+                self._unary(handler.unary_unary, reserved), parse, handler.response_serializer
             )
         if handler.unary_stream is not None:
             return grpc.unary_stream_rpc_method_handler(
-                self._stream(handler.unary_stream), parse, handler.response_serializer
+                self._stream(handler.unary_stream, reserved), parse, handler.response_serializer
             )
         raise NotImplementedError(f"{method}: requests that come as a stream have no bounds yet")
 
-    def _unary(self, behave: Callable[..., Any]) -> Callable[..., Any]:
+    def _unary(self, behave: Callable[..., Any], reserved: int) -> Callable[..., Any]:
         async def admitted(request: Any, context: _Context) -> Any:
-            peer = await self._begin(request, context)
+            peer = await self._begin(request, context, reserved)
             try:
                 return await behave(request, context)
             finally:
@@ -82,9 +87,9 @@ class Admission(grpc.aio.ServerInterceptor):
 
         return admitted
 
-    def _stream(self, behave: Callable[..., Any]) -> Callable[..., Any]:
+    def _stream(self, behave: Callable[..., Any], reserved: int) -> Callable[..., Any]:
         async def admitted(request: Any, context: _Context) -> AsyncIterator[Any]:
-            peer = await self._begin(request, context)
+            peer = await self._begin(request, context, reserved)
             try:
                 async for response in behave(request, context):
                     yield response
@@ -93,7 +98,7 @@ class Admission(grpc.aio.ServerInterceptor):
 
         return admitted
 
-    async def _begin(self, request: Any, context: _Context) -> str:
+    async def _begin(self, request: Any, context: _Context, reserved: int) -> str:
         """The caller, which is counted from now on. Ends the call of a request that is rejected."""
         peer = str(context.peer())
         try:
@@ -102,19 +107,34 @@ class Admission(grpc.aio.ServerInterceptor):
             if isinstance(request, Message):
                 for _ in check_in_slices(request):
                     await asyncio.sleep(0)
-            self.callers.begin(peer, time.time_ns() // 1_000_000)
+            self.callers.begin(peer, time.time_ns() // 1_000_000, reserved)
         except TidelogError as error:
-            self._tell(error, peer)
+            if error.code is not ErrorCode.TOO_MANY_REQUESTS:
+                self._log_rejection(error, peer)
             await abort(context, error)
         return peer
 
-    def _tell(self, error: TidelogError, peer: str) -> None:
+    def _log_rejection(self, error: TidelogError, peer: str) -> None:
         """A client may try thousands of times a second."""
         now = time.monotonic()
         code = error.code.name
         if now - self._logged_at.get(code, -LOG_INTERVAL_S) >= LOG_INTERVAL_S:
             self._logged_at[code] = now
             _log.warning("request rejected: %s (client %s, %s)", error.message, peer, code)
+
+
+def new_callers(limits: CallerLimits) -> Callers:
+    """Of one process. A limit that an address reaches is logged once, until it has left it."""
+    return Callers(limits, _log_limit)
+
+
+def _log_limit(reached: LimitReached) -> None:
+    _log.warning(
+        "client limit reached: requests of client %s are rejected by %s=%d",
+        reached.address,
+        reached.limit,
+        reached.value,
+    )
 
 
 def is_declared(method: str) -> bool:

@@ -256,6 +256,7 @@ class DescribeServiceResponse(_message.Message):
     BROKER_FIELD_NUMBER: _builtins.int
     CONTROLLER_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    LIMITED_CLIENTS_FIELD_NUMBER: _builtins.int
     role: _builtins.str
     """"broker" or "controller"."""
     id: _builtins.int
@@ -279,6 +280,12 @@ class DescribeServiceResponse(_message.Message):
         has read; it describes itself all the same. A controller that stands by cannot tell.
         """
 
+    @_builtins.property
+    def limited_clients(self) -> _containers.RepeatedCompositeFieldContainer[Global___LimitedClient]:
+        """Client addresses some of whose requests were rejected within the last minute, because a limit
+        on requests or connections was reached; at most 100, the last one first.
+        """
+
     def __init__(
         self,
         *,
@@ -294,14 +301,54 @@ class DescribeServiceResponse(_message.Message):
         broker: Global___BrokerState | None = ...,
         controller: Global___ControllerState | None = ...,
         error: _errors_pb2.Error | None = ...,
+        limited_clients: _abc.Iterable[Global___LimitedClient] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["broker", b"broker", "controller", b"controller", "error", b"error", "store", b"store"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "broker", b"broker", "controller", b"controller", "error", b"error", "events_dropped", b"events_dropped", "events_told", b"events_told", "id", b"id", "now_ms", b"now_ms", "role", b"role", "started_at_ms", b"started_at_ms", "store", b"store", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "broker", b"broker", "controller", b"controller", "error", b"error", "events_dropped", b"events_dropped", "events_told", b"events_told", "id", b"id", "limited_clients", b"limited_clients", "now_ms", b"now_ms", "role", b"role", "started_at_ms", b"started_at_ms", "store", b"store", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DescribeServiceResponse: _TypeAlias = DescribeServiceResponse  # noqa: Y015
+
+@_typing.final
+class LimitedClient(_message.Message):
+    """A client address that is at a limit of this service."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    REJECTED_FIELD_NUMBER: _builtins.int
+    LAST_MS_FIELD_NUMBER: _builtins.int
+    address: _builtins.str
+    limit: _builtins.str
+    """Name of the setting: "max_client_requests" (of all clients together), "max_requests_per_client"
+    or "max_connections_per_client".
+    """
+    value: _builtins.int
+    """What it allows."""
+    rejected: _builtins.int
+    """Requests of this address that it rejected, since there was none for a minute."""
+    last_ms: _builtins.int
+    """Milliseconds since the last of them."""
+    def __init__(
+        self,
+        *,
+        address: _builtins.str = ...,
+        limit: _builtins.str = ...,
+        value: _builtins.int = ...,
+        rejected: _builtins.int = ...,
+        last_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "last_ms", b"last_ms", "limit", b"limit", "rejected", b"rejected", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LimitedClient: _TypeAlias = LimitedClient  # noqa: Y015
 
 @_typing.final
 class StoreHealth(_message.Message):

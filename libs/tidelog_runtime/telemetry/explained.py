@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Awaitable
 from typing import Protocol
 
+from tidelog.caller_limits import Callers
 from tidelog.client.explaining import Explainer
-from tidelog.inspection.model import Explanation, Scope, ServiceState, StateRequest
+from tidelog.inspection.model import (
+    Explanation,
+    LimitedClient,
+    Scope,
+    ServiceState,
+    StateRequest,
+)
 
 
 class Described(Protocol):
@@ -14,14 +22,23 @@ class Described(Protocol):
 
 
 class Explained:
-    """What `InspectServicer` needs, of a service that describes itself."""
+    """What `InspectServicer` needs, of a service that describes itself. `callers`: of all of its
+    servers."""
 
-    def __init__(self, described: Described, explainer: Explainer) -> None:
+    def __init__(self, described: Described, explainer: Explainer, callers: Callers) -> None:
         self._described = described
         self._explainer = explainer
+        self._callers = callers
 
-    def describe(self, request: StateRequest) -> Awaitable[ServiceState]:
-        return self._described.describe(request)
+    async def describe(self, request: StateRequest) -> ServiceState:
+        state = await self._described.describe(request)
+        limited = [
+            LimitedClient(
+                each.address, each.limit, each.value, each.requests, state.now_ms - each.last_ms
+            )
+            for each in self._callers.reached(state.now_ms)
+        ]
+        return dataclasses.replace(state, limited_clients=limited)
 
     async def explain(self, scope: Scope, timeout_ms: int) -> Explanation:
-        return await self._explainer.explain((), scope, timeout_ms, self._described.describe)
+        return await self._explainer.explain((), scope, timeout_ms, self.describe)

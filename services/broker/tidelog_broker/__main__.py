@@ -30,6 +30,7 @@ from tidelog import record_batch
 from tidelog.caller_limits import Callers
 from tidelog.client.explaining import Explainer
 from tidelog.model import Batch
+from tidelog.rpc.admission import new_callers
 from tidelog.rpc.channels import new_server
 from tidelog.v1 import (
     broker_pb2,
@@ -143,10 +144,11 @@ def timestamps_of(batch: Batch) -> Sequence[int]:
 
 
 class Parts(NamedTuple):
-    """`metrics`: None where nothing is measured."""
+    """`metrics`: None where nothing is measured. `callers`: of all servers of the process."""
 
     broker: Broker
     metrics: BrokerMetrics | None
+    callers: Callers
 
 
 def new_broker(config: BrokerConfig) -> Parts:
@@ -185,14 +187,14 @@ def new_broker(config: BrokerConfig) -> Parts:
     broker.faults.reserve_memory()
     if metrics is not None:
         metrics.watch(broker.store)
-    return Parts(broker, metrics)
+    return Parts(broker, metrics, new_callers(config.caller_limits))
 
 
 def add_services(
     server: grpc.aio.Server, parts: Parts, health: health_aio.HealthServicer, broker_id: int
 ) -> None:
     """What everybody asks: clients, brokers and controllers."""
-    broker, metrics = parts
+    broker, metrics, _ = parts
     add_start_gate(server, broker, broker_id)
     replica_fetch: ReplicaFetchCall = broker.replica_fetch
     if metrics is not None:
@@ -205,7 +207,7 @@ def add_services(
         ReplicaControlService(broker.manager, broker.stopped, broker.cache.state_at), server
     )
     scrub_pb2_grpc.add_ScrubServiceServicer_to_server(ScrubService(broker.scrubber), server)
-    explained = Explained(broker.inspection, Explainer(SystemClock()))
+    explained = Explained(broker.inspection, Explainer(SystemClock()), parts.callers)
     inspect_pb2_grpc.add_InspectServiceServicer_to_server(
         InspectServicer(explained, broker.state_changes), server
     )
@@ -219,13 +221,13 @@ def add_external_services(
     server: grpc.aio.Server, parts: Parts, health: health_aio.HealthServicer, config: BrokerConfig
 ) -> None:
     """What clients ask that come in by `external_listen`: nothing of brokers and controllers."""
-    broker, _ = parts
+    broker = parts.broker
     add_start_gate(server, broker, config.broker_id)
     addresses = ExternalAddresses(CachedServices(broker.cache, config.broker_id, config))
     broker_pb2_grpc.add_BrokerServiceServicer_to_server(
         ExternalBrokerService(client_service_of(parts), addresses), server
     )
-    explained = Explained(broker.inspection, Explainer(SystemClock()))
+    explained = Explained(broker.inspection, Explainer(SystemClock()), parts.callers)
     inspect_pb2_grpc.add_InspectServiceServicer_to_server(
         ExternalInspectServicer(explained, broker.state_changes, addresses), server
     )
@@ -234,7 +236,7 @@ def add_external_services(
 
 
 def client_service_of(parts: Parts) -> BrokerService:
-    broker, metrics = parts
+    broker, metrics, _ = parts
     if metrics is None:
         return client_service(broker)
     return MeteredBrokerService(broker, metrics.requests)
@@ -271,9 +273,9 @@ def listen(server: grpc.aio.Server, address: str, setting: str) -> str:
     return f"{host}:{port}"
 
 
-def serve_metrics(config: BrokerConfig, parts: Parts, callers: Callers) -> MetricsServer | None:
+def serve_metrics(config: BrokerConfig, parts: Parts) -> MetricsServer | None:
     """From now on, while the logs are opened, too. Raises `MetricsUnavailableError`."""
-    broker, metrics = parts
+    broker, metrics, callers = parts
     if metrics is None:
         return None
     collect = partial(metrics.collect, broker)
@@ -315,19 +317,18 @@ async def run(config: BrokerConfig) -> int:
         loop.add_signal_handler(signal_number, stop_requested.set)
     parts = new_broker(config)
     broker = parts.broker
-    callers = Callers(config.caller_limits)
-    servers = [new_server(callers)]
+    servers = [new_server(parts.callers)]
     health = health_aio.HealthServicer()
     await health.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
     add_services(servers[0], parts, health, config.broker_id)
     bound = listen(servers[0], config.listen, "listen")
     listening = [bound]
     if config.external_listen is not None:
-        servers.append(new_server(callers))
+        servers.append(new_server(parts.callers))
         add_external_services(servers[1], parts, health, config)
         listening.append(listen(servers[1], config.external_listen, "external_listen"))
     edge = GrpcEdge(servers, health, config.advertised_address or bound)
-    metrics_server = serve_metrics(config, parts, callers)
+    metrics_server = serve_metrics(config, parts)
 
     async def live_brokers() -> list[str]:
         return [known.registration.address for _, known in sorted(broker.cache.brokers.items())]

@@ -21,6 +21,7 @@ import uvloop
 
 from tidelog.caller_limits import Callers
 from tidelog.client.explaining import Explainer
+from tidelog.rpc.admission import new_callers
 from tidelog.rpc.channels import new_server
 from tidelog.v1 import admin_pb2, controller_pb2, inspect_pb2
 from tidelog.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
@@ -86,7 +87,7 @@ async def _serve(config: ControllerConfig) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
 
-    callers = Callers(config.caller_limits)
+    callers = new_callers(config.caller_limits)
     server = new_server(callers)
     external = new_server(callers) if config.external_listen is not None else None
     try:
@@ -97,7 +98,7 @@ async def _serve(config: ControllerConfig) -> int:
         log.error("cannot_listen", listen=error.address, problem=error.problem, remedy=error.remedy)
         return EXIT_FAULT
     address = config.advertised_address or f"{config.listen.rpartition(':')[0]}:{port}"
-    parts = new_controller(config, address)
+    parts = new_controller(config, address, callers)
     await add_services(server, parts)
     servers = [server]
     if external is not None:
@@ -153,7 +154,7 @@ class Parts(NamedTuple):
     metrics: ControllerMetrics | None
 
 
-def new_controller(config: ControllerConfig, address: str) -> Parts:
+def new_controller(config: ControllerConfig, address: str, callers: Callers) -> Parts:
     """`address`: where others inside reach it."""
     clock, rng, keys = SystemClock(), random.SystemRandom(), Keys(config.cluster)
     state_changes = StateChangeLog(config.service, clock)
@@ -183,7 +184,7 @@ def new_controller(config: ControllerConfig, address: str) -> Parts:
     entry = ControllerEntry(config.controller_id, address, config.external_address)
     service = ControllerService(environment, entry, lease_ttl_seconds=config.lease_ttl_seconds)
     admin = MeteredAdmin(service, metrics.decisions) if metrics else service
-    explained = Explained(service, Explainer(clock))
+    explained = Explained(service, Explainer(clock), callers)
     return Parts(service, admin, explained, store, state_changes, metrics)
 
 

@@ -4,6 +4,7 @@ how many their client has. With a real server, whose service counts what reaches
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -11,8 +12,10 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from tidelog.caller_limits import CallerLimits, Callers, address_of
+from tidelog.caller_limits import OVER_AFTER_MS, CallerLimits, Callers, LimitReached, address_of
+from tidelog.client.explaining import Explainer
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.inspection.model import ServiceState, StateRequest, StoreHealth
 from tidelog.request_bounds import (
     ENTRY_LIMITS,
     MAX_ENTRIES_PER_REQUEST,
@@ -20,10 +23,22 @@ from tidelog.request_bounds import (
     MAX_REQUEST_BYTES,
     MAX_TEXT_BYTES,
 )
+from tidelog.rpc.admission import new_callers
 from tidelog.rpc.channels import new_server, open_channel
 from tidelog.rpc.message_bounds import MAX_FIELDS, check_field_count, check_message, is_internal
 from tidelog.rpc.status import from_status
-from tidelog.v1 import admin_pb2, broker_pb2, broker_pb2_grpc, inspect_pb2, record_batch_pb2
+from tidelog.v1 import (
+    admin_pb2,
+    broker_pb2,
+    broker_pb2_grpc,
+    inspect_pb2,
+    inspect_pb2_grpc,
+    record_batch_pb2,
+)
+from tidelog_runtime.clock import SystemClock
+from tidelog_runtime.telemetry.explained import Explained
+from tidelog_runtime.telemetry.inspect_service import InspectServicer
+from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 pb = broker_pb2
 
@@ -32,10 +47,12 @@ class Service(broker_pb2_grpc.BrokerServiceServicer):
     def __init__(self) -> None:
         self.served = 0
         self.go = asyncio.Event()
+        self.first_there = asyncio.Event()
         self.all_there = asyncio.Event()
 
     async def Metadata(self, request: Any, context: Any) -> Any:  # noqa: ARG002, N802
         self.served += 1
+        self.first_there.set()
         if self.served == 2:
             self.all_there.set()
         await self.go.wait()
@@ -181,15 +198,68 @@ def test_connections_and_all_clients_together_are_bounded_by_name() -> None:
     callers.begin("ipv6:%5B::1%5D:2", 7)
     with pytest.raises(TidelogError, match=r"all clients together may have 3 requests"):
         callers.begin("ipv4:10.0.0.8:1", 8)
-    assert [(each.address, each.limit) for each in callers.recent] == [
-        ("10.0.0.8", "max_client_requests"),
-        ("10.0.0.7", "max_connections_per_client"),
+    assert callers.reached(8) == [
+        LimitReached("10.0.0.8", "max_client_requests", 3, 1, 8, 8),
+        LimitReached("10.0.0.7", "max_connections_per_client", 1, 1, 6, 6),
     ]
     for peer in ("ipv4:10.0.0.7:1", "ipv4:10.0.0.7:1", "ipv6:%5B::1%5D:2"):
         callers.end(peer)
     callers.begin("ipv4:10.0.0.7:2", 9)
     assert (callers.requests, callers.most) == (1, (1, 1))
     assert address_of("unix:/tmp/x") == "unix:/tmp/x"
+
+
+def test_a_limit_is_reported_once_until_its_client_has_left_it() -> None:
+    told: list[LimitReached] = []
+    callers = Callers(CallerLimits(9, 1, 9), told.append)
+    callers.begin("ipv4:10.0.0.7:1", 0)
+
+    def rejected_at(now_ms: int) -> None:
+        with pytest.raises(TidelogError, match="max_requests_per_client"):
+            callers.begin("ipv4:10.0.0.7:1", now_ms)
+
+    rejected_at(5)
+    rejected_at(OVER_AFTER_MS + 5)
+    assert len(told) == 1
+    now_ms = OVER_AFTER_MS + 5
+    assert [(each.requests, each.since_ms) for each in callers.reached(now_ms)] == [(2, 5)]
+    assert callers.reached(now_ms + OVER_AFTER_MS + 1) == []
+    rejected_at(now_ms + OVER_AFTER_MS + 1)
+    assert [each.since_ms for each in told] == [5, now_ms + OVER_AFTER_MS + 1]
+    assert [each.requests for each in callers.reached(now_ms + OVER_AFTER_MS + 1)] == [1]
+
+
+async def test_a_client_at_its_limit_is_logged_once_and_can_still_describe_the_service(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Described:
+        async def describe(self, request: StateRequest) -> ServiceState:  # noqa: ARG002
+            return ServiceState("broker", 1, "b:1", "0", 0, time.time_ns() // 10**6, StoreHealth())
+
+    callers = new_callers(CallerLimits(max_requests_per_client=1))
+    server, service = new_server(callers), Service()
+    broker_pb2_grpc.add_BrokerServiceServicer_to_server(service, server)
+    clock = SystemClock()
+    explained = Explained(Described(), Explainer(clock), callers)
+    inspect = InspectServicer(explained, StateChangeLog("broker-1", clock))
+    inspect_pb2_grpc.add_InspectServiceServicer_to_server(inspect, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with open_channel(f"127.0.0.1:{port}") as channel:
+        stub: Any = broker_pb2_grpc.BrokerServiceStub(channel)
+        waiting = asyncio.ensure_future(stub.Metadata(pb.MetadataRequest()))
+        await service.first_there.wait()
+        for _ in range(3):
+            await rejection(stub.Metadata(pb.MetadataRequest()))
+        asked: Any = inspect_pb2_grpc.InspectServiceStub(channel)
+        state = await asked.DescribeService(inspect_pb2.DescribeServiceRequest())
+        service.go.set()
+        await waiting
+    await server.stop(None)
+    (limited,) = state.limited_clients
+    assert (limited.address, limited.limit) == ("127.0.0.1", "max_requests_per_client")
+    assert (limited.value, limited.rejected) == (1, 3)
+    assert caplog.text.count("client limit reached: requests of client 127.0.0.1") == 1
 
 
 def test_brokers_and_controllers_among_themselves_are_not_counted() -> None:

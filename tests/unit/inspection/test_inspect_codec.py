@@ -30,6 +30,7 @@ PAIRS = [
     (model.InSyncMember, pb.InSyncMember),
     (model.PartitionKeyState, pb.PartitionKeyState),
     (model.ControllerState, pb.ControllerState),
+    (model.LimitedClient, pb.LimitedClient),
     (model.ServiceState, pb.DescribeServiceResponse),
     (model.StateRequest, pb.DescribeServiceRequest),
     (model.Finding, pb.Finding),

@@ -29,6 +29,7 @@ IN_ISR_AND_GONE = "in_isr_and_gone"  # told with its root alone
 UNCLEAN_ELECTION = "unclean_election"
 NOT_PREFERRED_LEADER = "not_preferred_leader"
 REQUESTS_REJECTED = "requests_rejected"
+CLIENT_LIMITED = "client_limited"  # it is at a limit on requests or connections
 MOVE_WAITS = "move_waits"
 CANCELLATION_WAITS = "cancellation_waits"
 # Told with the moves that wait for them alone.
@@ -119,6 +120,7 @@ ORDER = (
     OPERATION_WAITS,
     CANCELLATION_WAITS,
     MOVE_WAITS,
+    CLIENT_LIMITED,
     REQUESTS_REJECTED,
     STORE_MEMBER_UNREACHABLE,
     STORE_SLOW,

@@ -10,6 +10,7 @@ from tidelog.inspection.explain import (
     clocks,
     control,
     instability,
+    limited_clients,
     operations,
     pressures,
     reboots,
@@ -67,6 +68,7 @@ def explain(observed: Observed) -> tuple[Finding, ...]:
     ]
     cluster_wide = list(_whole_cluster(view, following))
     cluster_wide += instability.repeated_elections(view, cluster_wide)
+    cluster_wide += limited_clients.limited(view, scope)
     found += [f for f in cluster_wide if _belongs(view, f, scope, named)]
     return tuple(sorted(found, key=_rank))
 

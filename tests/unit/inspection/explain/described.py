@@ -20,6 +20,7 @@ from tidelog.inspection.model import (
     HeardBroker,
     InSyncMember,
     LeaderState,
+    LimitedClient,
     MissingController,
     PartitionKeyState,
     RegisteredBroker,
@@ -44,6 +45,7 @@ class DescribedCluster:
 
     brokers: dict[int, BrokerState] = field(default_factory=dict)
     stores: dict[str, StoreHealth] = field(default_factory=dict)
+    limited_clients: dict[int, list[LimitedClient]] = field(default_factory=dict)
     registered: dict[int, RegisteredBroker] = field(default_factory=dict)
     silent: list[SilentService] = field(default_factory=list)
     departures: list[Departure] = field(default_factory=list)
@@ -208,6 +210,7 @@ class DescribedCluster:
                 self.started_at_ms.get(broker_id, 1),
                 NOW_MS,
                 self.stores.get(f"broker-{broker_id}", WELL),
+                limited_clients=tuple(self.limited_clients.get(broker_id, ())),
                 broker=replace(
                     broker,
                     registered=tuple(self.registered.values()),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tidelog.inspection.model import RejectedRequests
+from tidelog.inspection.model import BrokerPressure, LimitedClient, RejectedRequests
 from unit.inspection.explain.described import NOW_MS, DescribedCluster, causes_of, found, said
 
 
@@ -55,6 +55,53 @@ def test_few_rejections_and_those_that_are_over_are_no_finding(
 ) -> None:
     rejects(cluster, 1, count, last_ms)
     assert cluster.explain() == []
+
+
+def test_a_client_at_a_limit_is_one_finding_whichever_brokers_reject(
+    cluster: DescribedCluster,
+) -> None:
+    for broker_id, count in ((1, 500), (2, 32)):
+        cluster.limited_clients[broker_id] = [
+            LimitedClient("10.0.0.7", "max_requests_per_client", 2_048, count, 900)
+        ]
+    (finding,) = cluster.explain()
+    assert (finding.cause, finding.severity, finding.broker) == ("client_limited", "warning", -1)
+    assert finding.summary == (
+        "client 10.0.0.7 is at max_requests_per_client (2,048) of broker-1, broker-2: "
+        "532 requests rejected, the last 900 ms ago"
+    )
+    assert "broker-2 has rejected 32 requests of client 10.0.0.7 by max_requests" in said(finding)
+    assert "raise max_requests_per_client of broker-1, broker-2" in finding.next_step
+    (of_one,) = cluster.explain(broker=2)
+    assert (of_one.broker, "532" in of_one.summary) == (2, False)
+    assert cluster.explain(broker=3) == []
+    assert cluster.explain(topic="sea") == []
+
+
+def test_the_limit_of_all_clients_together_is_one_finding_with_their_addresses(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.limited_clients[1] = [
+        LimitedClient(address, "max_client_requests", 3_584, 5, 100)
+        for address in ("10.0.0.7", "10.0.0.8")
+    ]
+    (finding,) = cluster.explain()
+    assert finding.summary.startswith(
+        "all clients together are at max_client_requests (3,584) of broker-1: 10 requests"
+    )
+    assert "client 10.0.0.7" in said(finding)
+    assert "client 10.0.0.8" in said(finding)
+
+
+def test_connections_that_have_a_finding_of_their_own_are_not_told_twice(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.limited_clients[1] = [
+        LimitedClient("10.0.0.7", "max_connections_per_client", 1_024, 5, 100)
+    ]
+    assert causes_of(cluster.explain()) == ["client_limited"]
+    cluster.pressures = [BrokerPressure(1, "connections", 1_024, 1_024, NOW_MS)]
+    assert causes_of(cluster.explain()) == ["many_connections"]
 
 
 def reboot(cluster: DescribedCluster, *broker_ids: int, ago_ms: int = 20_000) -> None:
