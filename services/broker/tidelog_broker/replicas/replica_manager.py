@@ -411,6 +411,10 @@ class ReplicaManager:
     def find(self, key: ReplicaKey) -> Partition | None:
         return self._by_key.get(key)
 
+    def find_led(self, name: TopicPartition) -> Partition | None:
+        partition = self._by_name.get(name)
+        return None if partition is None or partition.leading is None else partition
+
     def replica(self, key: ReplicaKey) -> Partition:
         """For followers. Raises UNKNOWN_TOPIC_ID."""
         partition = self._by_key.get(key)

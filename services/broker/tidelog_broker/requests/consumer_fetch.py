@@ -25,8 +25,10 @@ from tidelog_broker.requests.waiting_consumers import WaitingConsumers
 from tidelog_broker.storage.cold_reads import ColdReads
 from tidelog_runtime.clock import Clock
 
-# Between so many partitions of a fetch the loop gets its turn: a millisecond or two each.
-ENTRIES_PER_TURN = 32
+# Of a fetch between two turns of the loop, a millisecond or two: partitions that have nothing new,
+# or as many that are read as take as long. A read may have to open the segment's file.
+WORK_PER_TURN = 32
+WORK_OF_READ = 6
 
 
 class FetchEntry(NamedTuple):
@@ -93,10 +95,12 @@ class ConsumerFetch:
         waiting: list[FetchEntry] = []
         budget = min(max_bytes, MAX_RESPONSE_BYTES)
         cold = ColdFetch(self._cold_reads, woken, budget)
-        size = 0
-        for done, position in enumerate(in_turn(len(entries), self._turn), 1):
-            if done % ENTRIES_PER_TURN == 0:
+        size = work = 0
+        for position in in_turn(len(entries), self._turn):
+            if work >= WORK_PER_TURN:
+                work = 0
                 await asyncio.sleep(0)
+            work += 1
             entry = entries[position]
             bounds = None
             try:
@@ -117,6 +121,8 @@ class ConsumerFetch:
             else:
                 size += size_of(answer)
                 outcomes[position] = FetchOutcome(answer, None)
+                if answer.batches or answer.cold is not None:
+                    work += WORK_OF_READ
                 if answer.is_uncommitted:
                     waiting.append(entry)
                 if answer.batches and self._manager.disk:

@@ -25,6 +25,11 @@ from tidelog_broker.requests.rejected_requests import RejectionCounts
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.topic_config import UNLIMITED
 
+# Between two turns of the loop, a millisecond or two: appends, of which one that begins a leader
+# epoch takes as long as several.
+WORK_PER_TURN = APPENDS_PER_TURN
+WORK_OF_NEW_EPOCH = 8
+
 _log = structlog.get_logger()
 
 
@@ -88,13 +93,16 @@ class Produce:
         waits: dict[int, CommitWait],
     ) -> None:
         """Fills `outcomes`, in the order of the entries, and `waits`."""
+        work = 0
         for position, entry in enumerate(entries):
-            if position % APPENDS_PER_TURN == APPENDS_PER_TURN - 1:
+            if work >= WORK_PER_TURN:
+                work = 0
                 await asyncio.sleep(0)
             bad = errors.get(entry.name)
             if bad is not None:
                 outcomes.append(ProduceOutcome(None, bad, -1))
                 continue
+            work += self._work_of_append(entry.name)
             outcome, partition = self._append(entry, acks)
             outcomes.append(outcome)
             if partition is None or outcome.appended is None:
@@ -104,6 +112,13 @@ class Produce:
                 waits[position] = CommitWait(entry.name, self._purgatory.committed(partition, end))
             elif acks is Acks.LEADER and partition.synced:
                 waits[position] = CommitWait(entry.name, self._purgatory.synced(partition, end))
+
+    def _work_of_append(self, name: TopicPartition) -> int:
+        """The first append of a leader epoch replaces a file, and may open another one."""
+        partition = self._manager.find_led(name)
+        if partition is None or partition.log.latest_epoch == partition.leader_epoch:
+            return 1
+        return WORK_OF_NEW_EPOCH
 
     def _is_append_timed(self, name: TopicPartition) -> bool:
         partition = self._manager.partition(name, "")

@@ -10,7 +10,13 @@ from tidelog.model import Acks, Batch, Codec, TopicPartition
 from tidelog.record_batch import without_deltas
 from tidelog_broker.requests.batch_checks import BatchChecks
 from tidelog_broker.requests.commit_wait import MAX_TIMEOUT_MS
-from tidelog_broker.requests.produce import Produce, ProduceEntry, ProduceOutcome
+from tidelog_broker.requests.produce import (
+    WORK_OF_NEW_EPOCH,
+    WORK_PER_TURN,
+    Produce,
+    ProduceEntry,
+    ProduceOutcome,
+)
 from unit.broker.broker_parts import (
     KEY,
     Replicas,
@@ -23,6 +29,7 @@ from unit.broker.broker_parts import (
 )
 from unit.broker.fake_log import NAME, TOPIC_ID, sent, state
 from unit.broker.log.memory_disk import MemoryDisk
+from unit.loop_turns import Turns
 
 OTHER_ID = "other-id-other-id-othe"
 
@@ -91,6 +98,21 @@ async def test_acks_1_whose_disk_does_not_answer_times_out_with_an_unknown_outco
     assert code_of(outcome) is ErrorCode.REQUEST_TIMED_OUT
     assert "the leader's disk did not have the batch within 250 ms" in message_of(outcome)
     assert len(front.replicas.purgatory) == 0
+
+
+async def test_appends_that_begin_a_leader_epoch_give_more_turns_than_those_that_follow() -> None:
+    """They replace a file each."""
+    front, count = Front(), 4 * WORK_PER_TURN
+    entries = [ProduceEntry(on(number), "", [sent()]) for number in range(count)]
+    for number in range(count):
+        await front.replicas.lead(number)
+    async with Turns() as turns:
+        await front.send(*entries, acks=Acks.LEADER)
+        beginning = turns.taken()
+        await front.send(*entries, acks=Acks.LEADER)
+        following = turns.taken()
+    assert count // WORK_PER_TURN <= following + 1
+    assert beginning >= following + count * (WORK_OF_NEW_EPOCH - 1) // WORK_PER_TURN - 1
 
 
 # -- acks=all ----------------------------------------------------------------------------

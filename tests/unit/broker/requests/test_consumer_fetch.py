@@ -5,6 +5,8 @@ from tidelog.errors import ErrorCode
 from tidelog.model import NO_OFFSET, TopicPartition
 from tidelog_broker.requests import fetch_wait
 from tidelog_broker.requests.consumer_fetch import (
+    WORK_OF_READ,
+    WORK_PER_TURN,
     ConsumerFetch,
     FetchEntry,
     FetchOutcome,
@@ -22,6 +24,7 @@ from unit.broker.broker_parts import (
     topic_change,
 )
 from unit.broker.fake_log import NAME, state
+from unit.loop_turns import Turns
 
 
 def entry(
@@ -254,3 +257,15 @@ async def test_a_damaged_segment_costs_its_partition_the_leader_and_no_other() -
     assert code_of(refused) is ErrorCode.LEADER_NOT_AVAILABLE
     assert (damaged.leading, [key for key, _ in replicas.failures]) == (None, [KEY])
     assert offsets(fine) == [0]
+
+
+async def test_partitions_that_are_read_give_more_turns_than_those_without_news() -> None:
+    """A read may open a file; a partition without news costs a few microseconds."""
+    replicas, count = Replicas(), 12
+    for number in range(count):
+        commit(await replicas.lead(number))
+    async with Turns() as turns:
+        await asking(replicas, *[entry(1, number=n) for n in range(count)], max_wait_ms=0)
+        without_news = turns.taken()
+        await asking(replicas, *[entry(0, number=n) for n in range(count)])
+        assert turns.taken() >= without_news + count * WORK_OF_READ // WORK_PER_TURN
