@@ -51,6 +51,7 @@ class Settings:
     value_bytes: int = 100
     seed: int = 1
     points: tuple[Point, ...] = tuple(Point)
+    master: str = MASTER
 
     @property
     def source(self) -> str:
@@ -75,7 +76,14 @@ class Settings:
 FULL = Settings(records=5_000_000, kills=5)
 QUICK = Settings(records=24_000, kills=1, partitions=2)
 # For every change: what a task has written in part, and what is committed and not yet ended.
-SHORT = replace(QUICK, records=12_000, by_key=True, points=(Point.MID_TASK, Point.AFTER_COMMIT))
+SHORT = replace(
+    QUICK,
+    records=12_000,
+    by_key=True,
+    points=(Point.MID_TASK, Point.AFTER_COMMIT),
+    # One executor that runs both tasks: each is a process of Java, which takes long to start.
+    master="local-cluster[1,2,1024]",
+)
 
 
 class CopyEndedError(Exception):
@@ -99,7 +107,7 @@ def run(bootstrap: str, directory: Path, settings: Settings, say: Say) -> Outcom
     return Outcome(
         records=settings.records,
         partitions=settings.partitions,
-        master=MASTER,
+        master=settings.master,
         seconds=round(seconds, 1),
         drivers=killed.drivers,
         kills=kills,
@@ -122,7 +130,7 @@ class _Copy:
             source=settings.source,
             target=settings.target,
             directory=str(directory),
-            master=MASTER,
+            master=settings.master,
             max_offsets_per_trigger=settings.max_offsets_per_trigger,
             rows_per_arrow_batch=max(per_task // ARROW_BATCHES_PER_TASK, 1),
             by_key=settings.by_key,

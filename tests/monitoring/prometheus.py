@@ -22,9 +22,12 @@ from tidelog_runtime.local.prometheus_targets import TARGETS_FILE
 DEPLOYED = Path(__file__).parents[2] / "deploy/prometheus"
 
 SCRAPE_SECONDS = 1
-# An alert waits a tenth of what it waits in production, and no less than this.
+# An alert waits a twentieth of what it waits in production, and no less than this; where that is
+# ten minutes or more, a tenth.
 LEAST_WAIT_SECONDS = 6
-WAIT_DIVISOR = 10
+WAIT_DIVISOR = 20
+LONG_SECONDS = 600
+LONG_WAIT_DIVISOR = 10
 
 _START_SECONDS = 20.0
 _REQUEST_SECONDS = 20.0
@@ -54,7 +57,8 @@ class QueryError(Exception):
 def quicker_rules(rules: str) -> str:
     def wait(match: re.Match[str]) -> str:
         seconds = int(match[1]) * {"s": 1, "m": 60}[match[2]]
-        return f"for: {min(seconds, max(LEAST_WAIT_SECONDS, seconds // WAIT_DIVISOR))}s"
+        divisor = WAIT_DIVISOR if seconds < LONG_SECONDS else LONG_WAIT_DIVISOR
+        return f"for: {min(seconds, max(LEAST_WAIT_SECONDS, seconds // divisor))}s"
 
     return re.sub(r"\bfor: (\d+)([sm])$", wait, rules, flags=re.MULTILINE)
 

@@ -32,14 +32,14 @@ TOPIC, PARTITIONS = "sea", 6
 LAGGING = TopicPartition(TOPIC, 0)
 
 # Long enough for an alert that has no reason to fire.
-HEALTHY_SECONDS = 20.0
-# An alert that should fire does so when its wait is over, 30 s in the worst case.
+HEALTHY_SECONDS = 12.0
+# An alert that should fire does so when its wait is over, 15 s in the worst case.
 FIRING_SECONDS = 75.0
 HEALED_SECONDS = 60.0
-LINGER_SECONDS = 3.0
+LINGER_SECONDS = 2.0
 
-# About eight seconds.
-MOVED_RECORDS = 200
+# About four seconds.
+MOVED_RECORDS = 100
 MOVED_BYTES_PER_SECOND = 250_000
 
 # A paused broker is taken out of ISRs by its leaders before it is missed, and both happen before

@@ -8,7 +8,6 @@ import signal
 import threading
 import time
 import urllib.request
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +15,20 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.archives import BEGAN_MS, Act, all_of, fill, log_of, places
+from pipeline.archives import Act, all_of, fill, log_of, places
 from spark.running import Running
-from tidelog.client import SyncAdmin, SyncProducer
+from tidelog.client import SyncAdmin
 from tidelog.model import TopicPartition
-from tidelog_pipeline.archive import protobuf_values, reconciling, writing
+from tidelog_pipeline.archive import writing
 from tidelog_pipeline.archive.archive_log import CHECKPOINT, ArchiveLog
 from tidelog_pipeline.lag.query_places import query_places
 from tidelog_pipeline.lag.samples import QueryPlace
 from tidelog_pipeline.running import EXIT_FAULT, EXIT_FOUND
 from tidelog_pipeline.storage.directory import Directory
 from tidelog_runtime.local.ports import HOST, choose_port
-from unit.pipeline.archive.messages import DESCRIPTORS
 
 # A busy machine takes its time to start Python in a worker.
 PATIENCE_S = 400
-LONG_SCHEMA = ", ".join(f"column_{number} BIGINT" for number in range(40))
 
 
 def test_runs_archive_what_has_come_by_topic_date_and_hour(
@@ -242,233 +239,3 @@ def test_partitions_that_nobody_has_archived_are_told_of(cluster: Running, act: 
         f"{topic}/0: 10 records in the log and in the archive",
         f"{topic}/1: 0 records in the log and in the archive, offsets 0 to 4 wait for the next run",
     ]
-
-
-def test_small_files_of_closed_hours_become_one(
-    spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
-) -> None:
-    topic = cluster.new_topic(partitions=2)
-    for _ in range(3):
-        for partition in range(2):
-            fill(cluster, topic, partition, [b"x"] * 10)
-        act("run", "--topics", topic, "--no-compaction")
-    assert len(log_of(tmp_path).load().paths) == 6
-    said = act("compact")
-    hour = f"topic={topic}/date=2023-11-14/hour=22"
-    assert said == [f"{hour}: 6 files are 1 now"]
-    files = Directory(tmp_path / "archive").files(".")
-    assert files == log_of(tmp_path).load().paths
-    assert len(files) == 1
-    assert places(spark, tmp_path) == all_of(30, partitions=2)
-    fill(cluster, topic, 0, [b"x"])
-    act("run", "--topics", topic)
-    act("reconcile")
-
-
-def test_a_time_in_another_unit_has_directories_of_its_own(
-    spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
-) -> None:
-    topic = cluster.new_topic(partitions=1, timestamp_max_ahead_ms="-1")
-    for _ in range(2):
-        fill(cluster, topic, 0, [b"in time"] * 10)
-        with SyncProducer(cluster.bootstrap) as producer:
-            for unit in (10**3, 10**6):
-                producer.send_many(topic, [b"x"] * 5, partition=0, timestamps_ms=BEGAN_MS * unit)
-        act("run", "--topics", topic)
-    table = spark.read.parquet(str(tmp_path / "archive"))
-    counts = {
-        (str(row.date), row.hour): row["count"]
-        for row in table.groupBy("date", "hour").count().collect()
-    }
-    assert counts == {("2023-11-14", 22): 20, ("None", None): 20}
-    assert act("compact") == []
-    assert act("reconcile") == [f"{topic}/0: 40 records in the log and in the archive"]
-
-
-def test_json_becomes_columns_and_what_is_none_is_kept(
-    spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
-) -> None:
-    topic = cluster.new_topic(partitions=1)
-    two = b'{"id": 1}, {"id": 2}'
-    fits, none = b'{"id": 1, "name": "calm"}', b'{"name": null}'
-    fill(cluster, topic, 0, [fits, b'{"id": "one"}', b"{", none, two, b'{"id": 1} calm'])
-    said = act(
-        "run", "--topics", topic, "--value", "json", "--value-schema", "id BIGINT, name STRING"
-    )
-    assert said[-1] == "4 values are not of the schema; they are in the column unread."
-    table = spark.read.parquet(str(tmp_path / "archive")).orderBy("offset").collect()
-    assert [row.value and tuple(row.value) for row in table] == [
-        (1, "calm"),
-        None,
-        None,
-        (None, None),
-        None,
-        None,
-    ]
-    assert [row.unread and bytes(row.unread) for row in table] == [
-        None,
-        b'{"id": "one"}',
-        b"{",
-        None,
-        two,
-        b'{"id": 1} calm',
-    ]
-    fill(cluster, topic, 0, [b"]"])
-    told = act("run", "--topics", topic, "--strict", fails=EXIT_FAULT)
-    assert "1 values are not of the schema" in "".join(told)
-
-
-def test_protobuf_becomes_columns_and_what_is_none_is_kept(
-    spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
-) -> None:
-    topic = cluster.new_topic(partitions=1)
-    of = protobuf_values.message_class(DESCRIPTORS, "sea.v1.Tide")
-    depths = [{"metres": 2.5}]
-    storm = of(id=1, name="ebb", depths=depths, large=2**64 - 1, wind=1, by_day={"mon": 3})
-    values = [storm.SerializeToString(), of(id=2).SerializeToString(), b"\xff"]
-    fill(cluster, topic, 0, values)
-    descriptors = tmp_path / "sea.desc"
-    descriptors.write_bytes(DESCRIPTORS)
-    form = ("--value", "protobuf", "--descriptors", str(descriptors), "--keep-raw")
-    assert (
-        "did you mean sea.v1.Tide?"
-        in act("run", "--topics", topic, *form, "--message", "sea.v1.Tied", fails=EXIT_FAULT)[0]
-    )
-    said = act("run", "--topics", topic, *form, "--message", "sea.v1.Tide")
-    assert said[-1] == "1 values are not of the schema; they are in the column unread."
-    # The archive knows what its values are.
-    fill(cluster, topic, 0, values[:1])
-    act("run", "--topics", topic)
-    rows = spark.read.parquet(str(tmp_path / "archive")).orderBy("offset").collect()
-    assert [row.value and (row.value.id, row.value.name) for row in rows] == [
-        (1, "ebb"),
-        (2, None),
-        None,
-        (1, "ebb"),
-    ]
-    assert rows[0].value.asDict(recursive=True) == {
-        "id": 1,
-        "name": "ebb",
-        "depths": depths,
-        "large": Decimal(2**64 - 1),
-        "wind": "STORM",
-        "by_day": {"mon": 3},
-    }
-    assert [row.unread and bytes(row.unread) for row in rows] == [None, None, b"\xff", None]
-    assert [bytes(row.raw) for row in rows] == [*values, values[0]]
-
-
-@pytest.mark.parametrize(
-    ("flags", "told"),
-    [
-        (("--value", "json", "--value-schema", "id BIGINT"), "offset 0: it is no JSON"),
-        (("--value", "json", "--value-schema", "id BIGNIT"), "it must be columns as"),
-        (("--value", "json", "--value-schema", "array<int>"), "without names of columns"),
-        # Longer than a file's name may be.
-        (("--value", "json", "--value-schema", LONG_SCHEMA), "offset 0: it is no JSON"),
-    ],
-)
-def test_a_schema_that_does_not_match_is_told_before_any_task_runs(
-    cluster: Running, tmp_path: Path, act: Act, flags: tuple[str, ...], told: str
-) -> None:
-    topic = cluster.new_topic(partitions=1)
-    fill(cluster, topic, 0, [b"calm"])
-    assert told in act("run", "--topics", topic, *flags, fails=EXIT_FAULT)[0]
-    assert not log_of(tmp_path).load().number
-    assert not (tmp_path / "archive.state" / CHECKPOINT).exists()
-
-
-def test_of_several_topics_each_must_fit_a_new_archive_and_what_comes_later_need_not(
-    spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
-) -> None:
-    fits, other = cluster.new_topic(partitions=1), cluster.new_topic(partitions=1)
-    fill(cluster, fits, 0, [b'{"id": 1}'] * 3)
-    fill(cluster, other, 0, [b"calm"])
-    form = ("--value", "json", "--value-schema", "id BIGINT")
-    both = act("run", "--topics", f"{fits},{other}", *form, fails=EXIT_FAULT)
-    assert f"{other}/0 offset 0: it is no JSON" in both[0]
-    act("run", "--topics", fits, *form)
-    act("backfill", "--topics", other, "--since", "earliest")
-    assert len(places(spark, tmp_path)) == 4
-
-
-def test_an_unknown_topic_is_told_before_any_task_runs(tmp_path: Path, act: Act) -> None:
-    assert "nowhere" in act("run", "--topics", "nowhere", fails=EXIT_FAULT)[0]
-    assert not (tmp_path / "archive.state" / CHECKPOINT).exists()
-
-
-def test_a_range_that_the_log_does_not_have_is_told_before_any_task_runs(
-    cluster: Running, tmp_path: Path, act: Act
-) -> None:
-    topic = cluster.new_topic(partitions=1)
-    fill(cluster, topic, 0, [b"x"] * 20)
-    since = json.dumps({topic: {"0": 30}})
-    told = json.loads(act("backfill", "--since", since, fails=EXIT_FAULT)[0])["problem"]
-    assert "--since" in told
-    assert "startingOffsets" not in told
-    assert not log_of(tmp_path).load().number
-
-
-def test_a_topic_that_is_created_again_is_another_one(
-    spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
-) -> None:
-    topic = cluster.new_topic(partitions=1)
-    fill(cluster, topic, 0, [b"former"] * 10)
-    act("run", "--topics", topic)
-    with SyncAdmin(cluster.bootstrap) as admin:
-        admin.delete_topic(topic)
-    cluster.create(topic, 1)
-    fill(cluster, topic, 0, [b"new"] * 3)
-    told = json.loads(act("run", "--topics", topic, fails=EXIT_FAULT)[0])["problem"]
-    assert "created again" in told
-    assert "set --on-data-loss to continue" in told
-    act("run", "--topics", topic, "--on-data-loss", "continue")
-    values = [bytes(row.value) for row in spark.read.parquet(str(tmp_path / "archive")).collect()]
-    assert sorted(values) == [b"former"] * 10 + [b"new"] * 3
-    said = act("reconcile")
-    assert any(
-        line.endswith("is gone") and "10 of what the log has deleted" in line for line in said
-    )
-
-
-def test_rows_that_were_lost_or_doubled_are_told(
-    cluster: Running, tmp_path: Path, act: Act
-) -> None:
-    topic = cluster.new_topic(partitions=1)
-    fill(cluster, topic, 0, [b"x"] * 10)
-    act("run", "--topics", topic)
-    fill(cluster, topic, 0, [b"x"] * 10, hour=1)
-    act("run", "--topics", topic)
-    first, second = (tmp_path / "archive" / path for path in log_of(tmp_path).load().paths)
-    copy = first.with_name("copy.parquet")
-    copy.write_bytes(first.read_bytes())
-    assert "10 rows are there more than once" in act("reconcile", fails=EXIT_FOUND)[0]
-    copy.unlink()
-    second.unlink()
-    damaged, differs = act("reconcile", fails=EXIT_FOUND)
-    assert damaged.endswith("it is missing; run `archive repair`")
-    assert "the log has 20 records and the archive 10" in differs
-
-
-def test_a_reconciliation_goes_on_beside_a_run(
-    cluster: Running, tmp_path: Path, act: Act, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    topic = cluster.new_topic(partitions=1)
-    run = ("run", "--topics", topic)
-    for _ in range(2):
-        fill(cluster, topic, 0, [b"x"] * 10)
-        act(*run, "--no-compaction")
-    left, counted = [1], reconciling._counted_in_log
-
-    def counted_while_a_run_compacts(*given: Any) -> Any:
-        found = counted(*given)
-        if left:
-            left.pop()
-            fill(cluster, topic, 0, [b"x"] * 10)
-            act(*run)
-        return found
-
-    monkeypatch.setattr(reconciling, "_counted_in_log", counted_while_a_run_compacts)
-    assert act("reconcile") == [f"{topic}/0: 30 records in the log and in the archive"]
-    assert not left
-    assert len(log_of(tmp_path).load().paths) == 1

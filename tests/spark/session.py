@@ -13,6 +13,11 @@ from pyspark.sql import SparkSession
 
 from tidelog.spark import register
 
+# Java compiles for a process that lives for minutes, and collects for a small heap. It reads the
+# variable itself, also where a test starts other processes of Spark.
+JAVA_OPTIONS_VARIABLE = "JDK_JAVA_OPTIONS"
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
 
 @contextmanager
 def local_spark(master: str, libraries: str, warehouse: Path) -> Iterator[SparkSession]:
@@ -20,6 +25,7 @@ def local_spark(master: str, libraries: str, warehouse: Path) -> Iterator[SparkS
     registered."""
     assert shutil.which("java"), "Spark needs Java 17: apt-get install openjdk-17-jre-headless"
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault(JAVA_OPTIONS_VARIABLE, JAVA_OPTIONS)
     # Else it takes an address of any network that the machine has, which may come and go.
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     session = (

@@ -12,12 +12,14 @@ from bench.spark_kills import results
 from bench.spark_kills.records import Found, Missing, compared
 from bench.spark_kills.run import SHORT, run
 from spark.running import Running
+from spark.session import JAVA_OPTIONS, JAVA_OPTIONS_VARIABLE
 
 
 @pytest.mark.timeout(1_200)
 def test_a_copy_is_exact_whoever_is_killed_at_whatever_point(
-    cluster: Running, tmp_path: Path
+    cluster: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv(JAVA_OPTIONS_VARIABLE, JAVA_OPTIONS)
     outcome = run(cluster.bootstrap, tmp_path, SHORT, say=print)
     content = results.content(outcome, SHORT.schedule)
     assert content["counts"] == dict.fromkeys(("source", "target", "table"), SHORT.records)
