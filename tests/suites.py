@@ -58,11 +58,11 @@ SUITES = (
     Suite("contract", budget_seconds=60),
     Suite("simulation", budget_seconds=1_200, on_all_cores=True),
     Suite("integration", budget_seconds=1_080),
-    Suite("spark", budget_seconds=290, needs=("java", "prometheus"), by_file=True),
-    Suite("pipeline", budget_seconds=430, needs=("java",), by_file=True),
+    Suite("spark", budget_seconds=600, needs=("java", "prometheus"), by_file=True),
+    Suite("pipeline", budget_seconds=720, needs=("java",), by_file=True),
     Suite("api_fuzz", budget_seconds=120),
-    Suite("console", budget_seconds=320, needs=("chromium",), by_file=True),
-    Suite("monitoring", budget_seconds=150, needs=("prometheus", "promtool"), by_file=True),
+    Suite("console", budget_seconds=420, needs=("chromium",), by_file=True),
+    Suite("monitoring", budget_seconds=300, needs=("prometheus", "promtool"), by_file=True),
 )
 
 

@@ -21,13 +21,16 @@ MAX_ANSWER_BYTES = 8 << 20
 
 class RecordEpoch(NamedTuple):
     """`record_epoch`: NO_EPOCH where the log of the leader of `leader_epoch` does not have the
-    offset; it has committed those from `log_start_offset` on and before `high_watermark`."""
+    offset; it has committed those from `log_start_offset` on and before `high_watermark`.
+    `damaged`: its log has the offset, and the record cannot be read any more; its epoch is not
+    known (NO_EPOCH)."""
 
     record_epoch: int
     leader_epoch: int
     topic_id: str
     log_start_offset: int
     high_watermark: int
+    damaged: bool = False
 
 
 class RecordEpochs:
@@ -74,7 +77,8 @@ def _told(
     if result is None:
         return TidelogError(ErrorCode.INTERNAL, f"there was no result for {partition}")
     error = error_from_wire(result.error) if result.HasField("error") else None
-    if error is not None and error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+    damaged = error is not None and error.code is ErrorCode.RECORDS_DAMAGED
+    if error is not None and not damaged and error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
         return error
     record_epoch = NO_EPOCH
     if error is None and not result.batches:
@@ -93,5 +97,10 @@ def _told(
             )
         record_epoch = batch.header.leader_epoch
     return RecordEpoch(
-        record_epoch, result.leader_epoch, topic_id, result.log_start_offset, result.high_watermark
+        record_epoch,
+        result.leader_epoch,
+        topic_id,
+        result.log_start_offset,
+        result.high_watermark,
+        damaged,
     )

@@ -154,7 +154,7 @@ class ClusterLookups:
         self, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
         """The leader epoch of the record before each offset; NO_EPOCH where there is none any
-        more."""
+        more, or it cannot be read."""
         wanted = {partition: offset - 1 for partition, offset in offsets.items() if offset}
         told = await self._consumer.record_epochs(wanted)
         return {p: told[p].record_epoch if p in told else NO_EPOCH for p in offsets}
@@ -170,7 +170,13 @@ class ClusterLookups:
             record = told[partition]
             expired = at.offset - 1 < record.log_start_offset
             newer = record.leader_epoch > at.leader_epoch
-            if newer and not expired and record.record_epoch != at.leader_epoch:
+            # A record that was damaged after it was read is no evidence.
+            if (
+                newer
+                and not record.damaged
+                and not expired
+                and record.record_epoch != at.leader_epoch
+            ):
                 found[partition] = await self._truncated(partition, at)
         return found
 

@@ -30,6 +30,7 @@ READ_OPTIONS = (
     *_ENDING,
     "startingOffsetsByTimestampStrategy",
     "failOnDataLoss",
+    "onDamage",
     "includeHeaders",
     "columns",
     "minPartitions",
@@ -154,7 +155,8 @@ class TopicChoice:
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
     """`buffer_bytes`: what a task fetches ahead. `latest_if_none`: where no record is as young
-    as a starting time, reading begins at the end; else that is an error."""
+    as a starting time, reading begins at the end; else that is an error. `skip_damaged`: records
+    that the last disk which held them has damaged are left out; else they are an error."""
 
     bootstrap: str
     topics: TopicChoice
@@ -162,6 +164,7 @@ class ReadOptions:
     ending: Boundary
     columns: tuple[Column, ...]
     fail_on_data_loss: bool
+    skip_damaged: bool
     latest_if_none: bool
     min_partitions: int | None
     max_records_per_partition: int | None
@@ -211,6 +214,7 @@ class ReadOptions:
             _boundary(texts, _ENDING, Boundary("endingOffsets", LATEST)),
             _columns(texts),
             texts.truth("failOnDataLoss", True),
+            _skip_damaged(texts),
             _latest_if_none(texts, begins),
             texts.count("minPartitions"),
             texts.count("maxRecordsPerPartition"),
@@ -292,6 +296,13 @@ def _columns(texts: OptionTexts) -> tuple[Column, ...]:
     if headers and "headers" not in names:
         raise refused("includeHeaders", "true", "left out, or columns must name headers, too")
     return chosen_columns(names)
+
+
+def _skip_damaged(texts: OptionTexts) -> bool:
+    text = texts.text("onDamage") or "fail"
+    if text.strip().lower() not in ("fail", "skip"):
+        raise refused("onDamage", text, "fail or skip")
+    return text.strip().lower() == "skip"
 
 
 def _latest_if_none(texts: OptionTexts, starting: Boundary) -> bool:

@@ -36,4 +36,5 @@ def read_partition(
         to_arrow_schema(schema, timezone="UTC"),
         buffer_bytes=options.buffer_bytes,
         fail_on_data_loss=options.fail_on_data_loss,
+        skip_damaged=options.skip_damaged,
     )

@@ -15,7 +15,7 @@ from tidelog.client.fetched_batch import FetchedBatch
 from tidelog.client.log_continuity import LogTruncatedError
 from tidelog.client.metadata_cache import KnownTopic
 from tidelog.client.sync import SyncConsumer
-from tidelog.errors import FINAL_ANSWERS, ErrorCode, TidelogError
+from tidelog.errors import FINAL_ANSWERS, ErrorCode, RecordsDamagedError, TidelogError
 from tidelog.model import NO_EPOCH, OffsetPosition
 from tidelog.spark import cluster_lookups
 from tidelog.spark.arrow_batches import ArrowBatches
@@ -34,7 +34,9 @@ _log = logging.getLogger(__name__)
 
 class RangeReader:
     """Raises `DataLossError` where a part of the range is gone, or, without
-    `fail_on_data_loss`, logs a warning and goes on with what is there."""
+    `fail_on_data_loss`, logs a warning and goes on with what is there. Raises
+    `RecordsDamagedError` at damaged records, or, with `skip_damaged`, logs a warning with their
+    offsets and continues behind them."""
 
     def __init__(
         self,
@@ -43,6 +45,7 @@ class RangeReader:
         schema: pa.Schema,
         *,
         fail_on_data_loss: bool,
+        skip_damaged: bool = False,
         clock: Clock | None = None,
     ) -> None:
         self._consumer = consumer
@@ -50,6 +53,7 @@ class RangeReader:
         self._end = wanted.end.offset
         self._arrow = ArrowBatches(schema, wanted.partition)
         self._fail_on_data_loss = fail_on_data_loss
+        self._skip_damaged = skip_damaged
         self._clock = clock or SystemClock()
         # Where the consumer has yet to be told to go on.
         self._goes_on_at: ReadTo | None = wanted.start
@@ -114,6 +118,9 @@ class RangeReader:
 
     def _go_on(self, position: int, error: TidelogError) -> None:
         """After an error of the consumer. Raises what is no loss, or is one and may not be."""
+        if isinstance(error, RecordsDamagedError):
+            self._damaged(error)
+            return
         try:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise error
@@ -125,6 +132,17 @@ class RangeReader:
             if refusal.code not in FINAL_ANSWERS:
                 raise
             self._denied(position, refusal)
+
+    def _damaged(self, error: RecordsDamagedError) -> None:
+        if not self._skip_damaged:
+            raise RecordsDamagedError(
+                error.code,
+                f"{error.message}; to read on behind them set the option onDamage to skip",
+                first_offset=error.first_offset,
+                next_offset=error.next_offset,
+            )
+        _log.warning("skipped: %s", error)
+        self._goes_on_at = ReadTo(min(error.next_offset, self._end))
 
     def _denied(self, position: int, refusal: TidelogError) -> None:
         """A broker that is behind may deny a partition, or tell of its topic's predecessor: others
@@ -234,11 +252,18 @@ def read_range(
     *,
     buffer_bytes: int,
     fail_on_data_loss: bool,
+    skip_damaged: bool = False,
     new_consumer: Callable[..., SyncConsumer] = SyncConsumer,
 ) -> Iterator[pa.RecordBatch]:
     """Record batches of a few megabytes. About `buffer_bytes` are held ahead of them."""
     with new_consumer(
         bootstrap, prefetch_bytes=buffer_bytes, max_bytes=min(MAX_FETCH_BYTES, buffer_bytes)
     ) as consumer:
-        reader = RangeReader(consumer, wanted, schema, fail_on_data_loss=fail_on_data_loss)
+        reader = RangeReader(
+            consumer,
+            wanted,
+            schema,
+            fail_on_data_loss=fail_on_data_loss,
+            skip_damaged=skip_damaged,
+        )
         yield from reader.batches()

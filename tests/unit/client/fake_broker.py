@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import grpc.aio
 
 from tidelog.batch import stamp
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import ErrorCode, RecordsDamagedError, TidelogError
 from tidelog.inspection.model import Explanation, Scope, ServiceState, StateRequest
 from tidelog.model import Batch, LeaderHint, TopicPartition
 from tidelog.record_batch import decode
@@ -53,6 +53,8 @@ class FakePartition:
     create_revision: int = 1
     # The epochs below which a named producer is fenced.
     fences: dict[int, int] = field(default_factory=dict)
+    # The first offset, and one past the last, of records that cannot be read any more.
+    damaged: list[tuple[int, int]] = field(default_factory=list)
 
     @property
     def end(self) -> int:
@@ -323,6 +325,7 @@ class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
             result.log_start_offset = partition.log_start
             if not partition.log_start <= asked.fetch_offset <= partition.end:
                 error = error or TidelogError(ErrorCode.OFFSET_OUT_OF_RANGE, "out of range")
+            error = error or self._damage(partition, asked.fetch_offset)
         if error is not None:
             result.error.CopyFrom(error_to_wire(error))
             return result
@@ -331,9 +334,23 @@ class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
             if batch.header.next_offset > asked.fetch_offset:
                 if result.batches and size + len(batch.records) > asked.max_bytes:
                     break
+                if self._damage(partition, batch.header.base_offset) is not None:
+                    break
                 result.batches.append(batch_to_wire(batch))
                 size += len(batch.records)
         return result
+
+    @staticmethod
+    def _damage(partition: FakePartition, offset: int) -> RecordsDamagedError | None:
+        for first, following in partition.damaged:
+            if first <= offset < following:
+                return RecordsDamagedError(
+                    ErrorCode.RECORDS_DAMAGED,
+                    f"the records at offsets {first} to {following - 1} were damaged",
+                    first_offset=first,
+                    next_offset=following,
+                )
+        return None
 
     async def ListOffsets(  # noqa: N802
         self, request: broker_pb2.ListOffsetsRequest, context: ServicerContext

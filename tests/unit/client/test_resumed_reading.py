@@ -102,6 +102,14 @@ async def test_the_epoch_of_a_record_is_told_by_whoever_leads(cluster: FakeClust
         assert (await consumer.record_epochs({SEA: 99}))[SEA].record_epoch == NO_EPOCH
 
 
+async def test_of_a_damaged_record_no_epoch_is_known(cluster: FakeCluster) -> None:
+    fill(cluster, 10)
+    cluster.partition("sea").damaged = [(5, 10)]
+    async with Consumer(cluster.bootstrap(), **FAST) as consumer:
+        told = await consumer.record_epochs({SEA: 7})
+    assert told[SEA] == RecordEpoch(NO_EPOCH, 1, ID, 0, 10, damaged=True)
+
+
 async def test_offsets_come_with_who_told_them(cluster: FakeCluster) -> None:
     fill(cluster, 10)
     cluster.elect("sea", 0, leader=1)

@@ -32,6 +32,7 @@ def test_a_batch_reads_all_there_is() -> None:
     options = batch()
     assert (options.starting.everywhere, options.ending.everywhere) == (EARLIEST, LATEST)
     assert options.fail_on_data_loss
+    assert not options.skip_damaged
 
 
 def test_a_stream_begins_at_the_end() -> None:
@@ -111,6 +112,7 @@ def test_assigned_partitions_have_to_exist() -> None:
         ({"kafka.bootstrap.servers": "h:1"}, "does not exist; here it is bootstrap.servers"),
         ({"zzz": "1"}, "zzz does not exist; there are assign, bootstrap.servers"),
         ({"failOnDataLoss": "maybe"}, "failOnDataLoss is 'maybe'; it must be true or false"),
+        ({"onDamage": "raise"}, "onDamage is 'raise'; it must be fail or skip"),
         ({"minPartitions": "0"}, "minPartitions is '0'; it must be a whole number, at least 1"),
         ({"maxOffsetsPerTrigger": "1e3"}, "maxOffsetsPerTrigger is '1e3'"),
         ({"bufferBytes": "²"}, "bufferBytes is '²'; it must be a whole number"),

@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from tidelog.batch import new_fence, stamp
 from tidelog.client import fetch_state
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import ErrorCode, RecordsDamagedError, TidelogError
 from tidelog.model import FIRST_NAMED_PRODUCER_ID, NO_EPOCH, TopicPartition
 from tidelog.spark import arrow_batches, cluster_lookups, range_reader
 from tidelog.spark.columns import chosen_columns, schema_of
@@ -35,7 +35,11 @@ def range_of(
 
 
 def batches(
-    cluster: FakeCluster, wanted: OffsetRange, *, fail_on_data_loss: bool = True
+    cluster: FakeCluster,
+    wanted: OffsetRange,
+    *,
+    fail_on_data_loss: bool = True,
+    skip_damaged: bool = False,
 ) -> list[pa.RecordBatch]:
     return list(
         range_reader.read_range(
@@ -44,14 +48,13 @@ def batches(
             SCHEMA,
             buffer_bytes=1000,
             fail_on_data_loss=fail_on_data_loss,
+            skip_damaged=skip_damaged,
         )
     )
 
 
-async def offsets(
-    cluster: FakeCluster, wanted: OffsetRange, *, fail_on_data_loss: bool = True
-) -> list[int]:
-    found = await asyncio.to_thread(batches, cluster, wanted, fail_on_data_loss=fail_on_data_loss)
+async def offsets(cluster: FakeCluster, wanted: OffsetRange, **how: bool) -> list[int]:
+    found = await asyncio.to_thread(lambda: batches(cluster, wanted, **how))
     return [offset for batch in found for offset in batch.column("offset").to_pylist()]
 
 
@@ -244,3 +247,33 @@ async def test_a_broker_that_tells_of_the_topics_predecessor_is_asked_again_with
     assert await offsets(cluster, wanted) == list(range(10))
     asked = sum(len(broker.seen["metadata"]) for broker in cluster.brokers.values())
     assert asked < 60
+
+
+@pytest.mark.parametrize(
+    ("damaged", "wanted", "left"),
+    [
+        ([(10, 15)], (0, 30), [*range(10), *range(15, 30)]),
+        ([(0, 5), (25, 30)], (0, 30), [*range(5, 25)]),
+        ([(10, 15), (15, 20)], (12, 30), [*range(20, 30)]),
+        ([(10, 15)], (0, 12), [*range(10)]),
+        ([(0, 30)], (5, 25), []),
+    ],
+)
+async def test_damaged_records_end_a_task_or_are_skipped(
+    cluster: FakeCluster,
+    caplog: pytest.LogCaptureFixture,
+    damaged: list[tuple[int, int]],
+    wanted: tuple[int, int],
+    left: list[int],
+) -> None:
+    fill(cluster, 30)
+    cluster.partition("sea").damaged = damaged
+    with pytest.raises(RecordsDamagedError, match="set the option onDamage to skip") as found:
+        await offsets(cluster, range_of(*wanted), fail_on_data_loss=False)
+    assert (found.value.first_offset, found.value.next_offset) == damaged[0]
+    with caplog.at_level(logging.WARNING):
+        assert (
+            await offsets(cluster, range_of(*wanted, epoch=1, end_epoch=1), skip_damaged=True)
+            == left
+        )
+    assert all(f"offsets {first} to {end - 1}" in caplog.text for first, end in damaged)

@@ -475,3 +475,26 @@ async def test_what_is_no_longer_asked_for_is_no_loss(cluster: FakeCluster) -> N
         assert set(await planner.next_end(at, None)) == {"sea"}
     async with planner_of(cluster, assign='{"sea": [1]}') as planner:
         assert set((await planner.next_end(at, None))["sea"].partitions) == {1}
+
+
+async def test_records_that_were_damaged_after_they_were_read_are_no_loss(
+    cluster: FakeCluster,
+) -> None:
+    fill(cluster, 10)
+    async with planner_of(cluster, **FROM_START) as planner:
+        read = await planner.next_end(await planner.initial(), None)
+        cluster.partition("sea").damaged = [(5, 10)]
+        cluster.elect("sea", 0, leader=1)
+        fill(cluster, 10)
+        end = await planner.next_end(read, None)
+        assert numbers(await planner.ranges(read, end)) == [(0, 10, 20)]
+
+
+async def test_a_range_that_ends_with_damaged_records_is_planned(cluster: FakeCluster) -> None:
+    fill(cluster, 10)
+    cluster.elect("sea", 0, leader=1)
+    cluster.partition("sea").damaged = [(5, 10)]
+    async with planner_of(cluster, **FROM_START) as planner:
+        start = await planner.initial()
+        end = await planner.next_end(start, None)
+        assert numbers(await planner.ranges(start, end)) == [(0, 0, 10)]
