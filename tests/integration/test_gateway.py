@@ -13,6 +13,7 @@ import pytest_asyncio
 from prometheus_client.parser import text_string_to_metric_families
 
 from integration.clusters import running_cluster
+from integration.topic_requests import TopicRequest, topic_requests
 from integration.waiting import until
 from tidelog_runtime.local.cluster import LocalCluster
 from tidelog_runtime.telemetry.metrics.gateway_catalogue import GATEWAY_METRICS
@@ -115,6 +116,41 @@ async def test_bad_input_is_refused_in_the_words_of_the_cluster(
     answer = await gateway.post("/v1/topics", json=body)
     assert (answer.status_code, answer.json()["code"]) == (422, code)
     assert answer.json()["fix"]
+
+
+@pytest.mark.parametrize("existed", [False, True], ids=["never there", "deleted"])
+async def test_every_request_for_a_topic_that_does_not_exist_is_answered_with_404(
+    gateway: httpx.AsyncClient, existed: bool
+) -> None:
+    topic = "deleted" if existed else "never"
+    if existed:
+        await created(gateway, topic)
+        record = {"records": [{"value": "in the gateway's cache"}]}
+        assert (await gateway.post(f"/v1/topics/{topic}/records", json=record)).status_code == 200
+        await gateway.delete(f"/v1/topics/{topic}", params={"confirm": topic})
+    requests = topic_requests((await gateway.get("/openapi.json")).json(), topic)
+
+    async def answer(request: TopicRequest) -> tuple[int, str]:
+        found = await gateway.request(
+            request.method,
+            request.path,
+            params=request.params,
+            headers=request.headers,
+            json=request.body,
+        )
+        problem = found.json() if found.status_code >= 400 else {}
+        return found.status_code, problem.get("code", "")
+
+    answers = await asyncio.gather(*map(answer, requests))
+    assert {request.method for request in requests} >= {"GET", "POST", "PUT", "PATCH", "DELETE"}
+    other = {
+        request.path: found
+        for request, found in zip(requests, answers, strict=True)
+        if found != (404, "UNKNOWN_TOPIC_OR_PARTITION")
+    }
+    # What happened to a deleted topic can be read for as long as events are kept.
+    events = ("/v1/events", f"/v1/topics/{topic}/partitions/0/events") if existed else ()
+    assert other == dict.fromkeys(events, (200, ""))
 
 
 async def test_brokers_are_removed_by_an_operation_with_an_address(

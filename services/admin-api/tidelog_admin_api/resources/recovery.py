@@ -17,7 +17,7 @@ from tidelog_admin_api.bodies.recovery import (
     RecoveryResults,
     recovery_results,
 )
-from tidelog_admin_api.dependencies import AskRecovery
+from tidelog_admin_api.dependencies import AskRecovery, AskTopics
 from tidelog_admin_api.paging import PagingQuery, page_of
 from tidelog_admin_api.parameters import (
     USUAL_TIMEOUT_MS,
@@ -26,6 +26,7 @@ from tidelog_admin_api.parameters import (
     TopicQuery,
 )
 from tidelog_admin_api.problems import CHANGE_PROBLEMS, READ_PROBLEMS
+from tidelog_admin_api.resources.topics import details_of
 
 MAX_PARTITIONS_IN_QUERY = 1_000
 
@@ -67,6 +68,7 @@ async def describe_recovery(
 )
 async def recover_partitions(
     admin: AskRecovery,
+    topics: AskTopics,
     body: RecoverRequest,
     answer: Response,
     dry_run: DryRun = False,
@@ -79,16 +81,18 @@ async def recover_partitions(
         RecoveryChoice(choice.partition, choice.broker_id, choice.expected_revision)
         for choice in body.choices
     ]
+    if not body.topic:
+        # Without one, all topics would be described.
+        raise unknown_topic(body.topic)
     if dry_run:
-        if not body.topic:
-            # Without one, all topics would be described.
-            raise unknown_topic(body.topic)
         found = await admin.describe_recovery(
             body.topic, body.partitions, timeout_ms, choices=choices
         )
         described = [Recovery.model_validate(details) for details in found]
         return RecoveryResults(topic=body.topic, results=[], described=described)
     if body.confirm != body.topic:
+        # A topic that does not exist needs no confirmation.
+        await details_of(body.topic, topics, with_partitions=False)
         raise TidelogError(
             ErrorCode.NOT_CONFIRMED,
             f"records of topic {body.topic!r} may be lost for good; look at what each choice loses "
