@@ -7,6 +7,7 @@ import grpc.aio
 from tidelog.caller_limits import Callers
 from tidelog.request_bounds import MAX_INTERNAL_REQUEST_BYTES
 from tidelog.rpc.admission import Admission
+from tidelog.rpc.handler_failures import HandlerFailures
 
 MAX_MESSAGE_BYTES = 64 << 20
 # A server copies a request before it can say that it is too large (`request_bounds`).
@@ -62,9 +63,10 @@ def open_channel(address: str) -> grpc.aio.Channel:
 
 def new_server(callers: Callers | None = None) -> grpc.aio.Server:
     """Rejects calls beyond MAX_CONCURRENT_CALLS with RESOURCE_EXHAUSTED, and what `Admission`
-    does. `callers`: shared by the servers of one process."""
+    rejects; a handler that fails ends its call alone (`HandlerFailures`). `callers`: shared by the
+    servers of one process."""
     return grpc.aio.server(
         options=SERVER_OPTIONS,
         maximum_concurrent_rpcs=MAX_CONCURRENT_CALLS,
-        interceptors=(Admission(callers),),
+        interceptors=(HandlerFailures(), Admission(callers)),
     )

@@ -60,7 +60,16 @@ def bounded_deserializer(
                 check_field_count(data, descriptor)
         except TidelogError as error:
             return Rejected(error)
-        return parse(data)
+        try:
+            return parse(data)
+        except MemoryError:
+            return Rejected(
+                TidelogError(
+                    ErrorCode.INTERNAL,
+                    f"a {name} request of {len(data)} bytes could not be read, and nothing was "
+                    "done: the process may not use more memory",
+                )
+            )
 
     return deserialize
 

@@ -62,6 +62,15 @@ class LogFailedError(LogStorageError):
         self.is_passing = False
 
 
+class LogInterruptedError(LogFailedError):
+    """An error that is not the disk's ended a change of the log half-way."""
+
+    def __init__(self, path: PurePath, error: Exception, action: str) -> None:
+        super().__init__(path, errnos.ENOMEM, action)
+        why = f"{type(error).__name__}: {error}".rstrip(": ")
+        self.args = (f"cannot {action} {path}: {why}; the log is opened again",)
+
+
 class LogCorruptError(LogError):
     """What is on disk is not what was written."""
 

@@ -16,7 +16,9 @@ from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.epoch_file import EpochFile
 from tidelog_broker.log.errors import (
     LogCorruptError,
+    LogError,
     LogFailedError,
+    LogInterruptedError,
     LogStorageError,
     OffsetOutOfRangeError,
 )
@@ -219,13 +221,23 @@ class Log:
     def append(self, batches: Sequence[Batch]) -> None:
         """All or nothing. The batches are stamped, and their checksums hold.
 
-        Raises `AppendOrderError` unless they continue the log."""
+        Raises `AppendOrderError` unless they continue the log, and `LogStorageError`. Any other
+        error, as a `MemoryError`, may leave what memory holds half changed: the log has failed."""
         self._check_usable()
         if not batches:
             return
         require_order(
             batches, offset=self.log_end_offset, epoch=self._epochs.latest, log=self.directory
         )
+        try:
+            self._append(batches)
+        except LogError:
+            raise
+        except Exception as error:
+            self.failed = LogInterruptedError(self.directory, error, "append to")
+            raise self.failed from error
+
+    def _append(self, batches: Sequence[Batch]) -> None:
         epochs_before = self._epochs.entries if self._brings_epoch(batches) else None
         active = self._segments.active
         try:

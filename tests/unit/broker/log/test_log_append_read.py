@@ -11,6 +11,8 @@ import pytest
 from tidelog.batch import new_batch
 from tidelog.log_format import FRAME_HEADER_BYTES
 from tidelog.model import NO_EPOCH, Codec, EpochEnd
+from tidelog_broker.log import log as log_module
+from tidelog_broker.log import segment as segment_module
 from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.errors import (
     AppendOrderError,
@@ -343,3 +345,25 @@ def test_below_the_start_of_a_log_is_all_of_it(disk: MemoryDisk) -> None:
     log.reset_to(100)
     log.append([batch_at(100)])
     assert log.bytes_from(0) == log.size_bytes
+
+
+@pytest.mark.parametrize("place", ["summarise", "appended", "encode_frame_header", "is_roll_due"])
+def test_an_append_that_ends_half_way_fails_the_log_until_it_is_opened_again(
+    disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """Wherever memory runs out: no later append goes on from what memory holds then."""
+    log = log_of(disk, batches_from(0, 3))
+
+    def runs_out(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        owner = {"appended": log.producers, "is_roll_due": log_module}.get(place, segment_module)
+        patched.setattr(owner, place, runs_out)
+        with pytest.raises(LogFailedError, match="MemoryError; the log is opened again"):
+            log.append([batch_at(3)])
+    with pytest.raises(LogFailedError):
+        log.append([batch_at(3)])
+    again = open_log(disk)
+    assert read_all(again) in (batches_from(0, 3), batches_from(0, 4))
+    again.append([batch_at(again.log_end_offset)])
