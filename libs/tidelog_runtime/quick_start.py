@@ -13,6 +13,9 @@ import gc
 import os
 import sys
 
+# A thread that works in Python keeps the event loop from running for so long each time the loop has
+# waited: an answer takes the loop several turns. Python's own is 5 ms.
+SWITCH_INTERVAL_S = 0.001
 # For those who do not collect where they have time for it, by `garbage_collection`.
 GC_THRESHOLDS = (50_000, 20, 100)
 
@@ -28,6 +31,7 @@ gc.disable()
 def imports_done() -> None:
     """What was imported stays for ever: the collector need not look at it again."""
     gc.freeze()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     # A service makes many small objects and no cycles to speak of: each collection is a
     # pause for nothing.
     gc.set_threshold(*GC_THRESHOLDS)

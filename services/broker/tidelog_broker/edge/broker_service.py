@@ -37,7 +37,7 @@ from tidelog_broker.requests.produce import ProduceEntry, ProduceOutcome
 from tidelog_broker.requests.producer_ids import GivenProducer
 from tidelog_runtime.turns import ITEMS_PER_TURN, QUICK_ITEMS_PER_TURN, in_turns
 
-# Each reads and checks a batch, of 16 MiB at the most.
+# Each reads and checks a batch.
 SEARCHES_PER_TURN = 4
 # Of topics that Metadata describes: to copy them takes a millisecond or two.
 PARTITIONS_PER_TURN = 1_000
@@ -113,13 +113,16 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
         context: _Context,  # noqa: ARG002
     ) -> pb.ListOffsetsResponse:
         # Each by itself: some may have to wait for the disk. A few at a time: each costs the loop
-        # a look into a log.
-        found: list[pb.ListOffsetsPartitionResult] = []
-        for first in range(0, len(request.partitions), SEARCHES_PER_TURN):
-            some = request.partitions[first : first + SEARCHES_PER_TURN]
-            found += await asyncio.gather(*map(self._list_one, some))
+        # a look into a log. What is asked for more than once is searched once.
+        found: dict[tuple[object, ...], pb.ListOffsetsPartitionResult] = {}
+        keys = await in_turns(_search_key, request.partitions, QUICK_ITEMS_PER_TURN)
+        searches = list(dict(zip(keys, request.partitions, strict=True)).items())
+        for first in range(0, len(searches), SEARCHES_PER_TURN):
+            some = searches[first : first + SEARCHES_PER_TURN]
+            results = await asyncio.gather(*(self._list_one(wire) for _, wire in some))
+            found.update(zip((key for key, _ in some), results, strict=True))
             await asyncio.sleep(0)
-        return pb.ListOffsetsResponse(partitions=found)
+        return pb.ListOffsetsResponse(partitions=[found[key] for key in keys])
 
     async def _list_one(self, wire: pb.ListOffsetsPartition) -> pb.ListOffsetsPartitionResult:
         name = TopicPartition(wire.topic, wire.partition)
@@ -269,6 +272,17 @@ def _position(wire: int) -> OffsetPosition:
             ErrorCode.INVALID_REQUEST,
             f"position is {wire}; set it to EARLIEST, LATEST or TIMESTAMP",
         ) from None
+
+
+def _search_key(wire: pb.ListOffsetsPartition) -> tuple[object, ...]:
+    return (
+        wire.topic,
+        wire.topic_id,
+        wire.partition,
+        wire.current_leader_epoch,
+        wire.position,
+        wire.timestamp_ms,
+    )
 
 
 def _require_fetchable(request: pb.FetchRequest) -> None:

@@ -23,6 +23,11 @@ NO_TIMESTAMP = -1
 # now and then.
 OPENED_AT_ONCE = 1
 
+# To read and check a larger batch holds the loop for milliseconds: searches that find one come one
+# at a time, and each is followed by a pause of about as long.
+LARGE_BATCH_BYTES = 1 << 20
+PAUSE_S_PER_BYTE = 1e-9
+
 # Timestamps of a batch's records, in order.
 TimestampsOf = Callable[[Batch], Sequence[int]]
 
@@ -56,6 +61,7 @@ class ListOffsets:
         self._cold_reads = cold_reads
         self._run_blocking = run_blocking
         self._room = asyncio.Semaphore(OPENED_AT_ONCE)
+        self._search = asyncio.Lock()
 
     async def __call__(self, entry: ListOffsetsEntry) -> FoundOffset:
         """Raises `TidelogError`."""
@@ -109,9 +115,13 @@ class ListOffsets:
         waits = False
         while True:
             try:
-                return partition.first_batch_since(
-                    entry.timestamp_ms, entry.known_epoch, waits=waits
-                )
+                async with self._search:
+                    found = partition.first_batch_since(
+                        entry.timestamp_ms, entry.known_epoch, waits=waits
+                    )
+                    if found is not None and len(found.records) > LARGE_BATCH_BYTES:
+                        await asyncio.sleep(len(found.records) * PAUSE_S_PER_BYTE)
+                    return found
             except ColdDataError as error:
                 cold = error.cold
             waits = self._cold_reads.has_read(partition.log, cold)

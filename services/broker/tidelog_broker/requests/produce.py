@@ -18,17 +18,17 @@ from tidelog_broker.log.errors import LogError, LogFailedError
 from tidelog_broker.partition.exchange import Appended
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replicas.replica_manager import ReplicaManager
-from tidelog_broker.requests.batch_checks import APPENDS_PER_TURN, BatchChecks
+from tidelog_broker.requests.batch_checks import BatchChecks
 from tidelog_broker.requests.commit_wait import CommitWait, require_timeout, settled
 from tidelog_broker.requests.purgatory import Purgatory
 from tidelog_broker.requests.rejected_requests import RejectionCounts
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.topic_config import UNLIMITED
 
-# Between two turns of the loop, a millisecond or two: appends, of which one that begins a leader
-# epoch takes as long as several.
-WORK_PER_TURN = APPENDS_PER_TURN
-WORK_OF_NEW_EPOCH = 8
+# Between two turns of the loop, a millisecond or two: appends, each of which may have to open a
+# file, and of which one that begins a leader epoch takes as long as several.
+WORK_PER_TURN = 8
+WORK_OF_NEW_EPOCH = 4
 
 _log = structlog.get_logger()
 

@@ -208,6 +208,32 @@ async def test_offsets_are_found() -> None:
     ]
 
 
+async def test_what_is_asked_for_more_than_once_is_searched_once() -> None:
+    edge = Edge()
+    await edge.replicas.lead(wanted=ALONE)
+    await edge.produce(batch_of(b"a", b"b"))
+    opened: list[Batch] = []
+
+    def timestamps(batch: Batch) -> list[int]:
+        opened.append(batch)
+        return timestamps_of(batch)
+
+    manager, cold_reads = edge.replicas.manager, edge.replicas.cold_reads
+    edge.service._list_offsets = ListOffsets(manager, timestamps, cold_reads, in_place)
+    asked = [
+        pb.ListOffsetsPartition(
+            topic=NAME.topic,
+            current_leader_epoch=-1,
+            position=pb.OFFSET_POSITION_TIMESTAMP,
+            timestamp_ms=timestamp_ms,
+        )
+        for timestamp_ms in (10, 11, 10, 10)
+    ]
+    answer = await edge.service.ListOffsets(pb.ListOffsetsRequest(partitions=asked), CONTEXT)
+    assert [result.offset for result in answer.partitions] == [0, -1, 0, 0]
+    assert len(opened) == 1
+
+
 async def test_a_position_that_does_not_exist_is_that_partitions_error() -> None:
     result = await Edge().find(pb.OFFSET_POSITION_UNSPECIFIED)
     assert code_of(result.error) is ErrorCode.INVALID_REQUEST

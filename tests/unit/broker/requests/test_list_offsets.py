@@ -1,10 +1,18 @@
+import asyncio
+
 import pytest
 
 from tidelog import record_batch
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Acks, Batch, OffsetPosition
 from tidelog_broker.partition.partition import Partition
-from tidelog_broker.requests.list_offsets import FoundOffset, ListOffsets, ListOffsetsEntry
+from tidelog_broker.requests.list_offsets import (
+    LARGE_BATCH_BYTES,
+    PAUSE_S_PER_BYTE,
+    FoundOffset,
+    ListOffsets,
+    ListOffsetsEntry,
+)
 from unit.broker.broker_parts import Replicas, commit, fetch_by, in_place
 from unit.broker.fake_log import NAME, state
 
@@ -96,3 +104,18 @@ async def test_a_partition_that_is_not_led_here_is_refused() -> None:
     with pytest.raises(TidelogError) as raised:
         await find(Replicas(), OffsetPosition.EARLIEST)
     assert raised.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_searches_that_read_large_batches_come_one_at_a_time_with_pauses() -> None:
+    replicas = Replicas()
+    partition = await replicas.lead()
+    size = LARGE_BATCH_BYTES + 1
+    partition.append([record_batch.encode([bytes(size)], timestamps_ms=10)], Acks.LEADER, 1)
+    fetch_by(partition, 2)
+    fetch_by(partition, 3)
+    search = ListOffsets(replicas.manager, timestamps_of, replicas.cold_reads, in_place)
+    entry = ListOffsetsEntry(NAME, "", -1, OffsetPosition.TIMESTAMP, 0)
+    began_s = asyncio.get_running_loop().time()
+    found = await asyncio.gather(*(search(entry) for _ in range(4)))
+    assert [each.offset for each in found] == [0] * 4
+    assert asyncio.get_running_loop().time() - began_s >= 4 * size * PAUSE_S_PER_BYTE
