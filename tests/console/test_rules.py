@@ -182,6 +182,22 @@ async def test_a_value_is_shown_as_it_was_written(
     assert (found["text"], found["as"]) == (text, shown_as)
 
 
+@pytest.mark.parametrize(
+    ("status", "word"),
+    [
+        (None, "no answer"),
+        ({"enabled": True, "running": True, "full_rate": False}, "running"),
+        ({"enabled": False, "running": True, "full_rate": True}, "full rate"),
+        ({"enabled": True, "running": False, "full_rate": False}, "waits"),
+        ({"enabled": False, "running": False, "full_rate": False}, "off"),
+    ],
+)
+async def test_a_scrub_is_shown_as_it_is(
+    opened: Console, status: dict[str, bool] | None, word: str
+) -> None:
+    assert (await told(opened, "parts/scrub", "passOf", status))[1] == word
+
+
 @pytest.mark.parametrize("query", [{}, {"timeout_ms": 5_000}])
 async def test_an_answer_is_waited_for_longer_than_the_gateway_waits(
     opened: Console, query: dict[str, int]

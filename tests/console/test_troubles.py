@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import pytest_asyncio
@@ -18,11 +18,12 @@ from tidelog.client.descriptions import PartitionDescription
 from tidelog.client.event_streams import Silent
 from tidelog.client.operations import Plan, RestartCheck, RestartFinding
 from tidelog.errors import ErrorCode, TidelogError, unknown_partition, unknown_topic
-from tidelog.model import NO_LEADER
+from tidelog.model import NO_LEADER, Record
+from tidelog.rpc.status import UnreachableError
 from tidelog.state_changes.event import Kind, Stage, StateChange
 from tidelog_admin_api.limits import Usage
-from unit.admin_api.fake_operations import recovery
-from unit.admin_api.fakes import FakeCluster, operation, partition, topic
+from unit.admin_api.fake_operations import FakeConsumer, recovery
+from unit.admin_api.fakes import NO_PASS, FakeCluster, broker, operation, partition, topic
 
 # Of the cluster's clock, by which the browser's is years ahead.
 NOW_MS = 1_700_000_000_000
@@ -202,6 +203,50 @@ async def test_a_restart_check_says_that_there_is_more_than_it_shows(scene: Scen
     await scene.console.button("Restart check of broker 1").click()
     await expect(scene.console.dialog).to_contain_text("150 partitions led by another broker")
     await expect(scene.console.dialog).to_contain_text("The worst 100 are shown.")
+
+
+async def test_the_scrub_of_each_broker_is_shown(scene: Scene) -> None:
+    silent = "127.0.0.1:7502"
+    scene.cluster.admin.brokers = [broker(1), broker(2)]
+    scene.cluster.scrub.progress["127.0.0.1:7501"] = replace(
+        NO_PASS, running=True, full_rate=True, pass_bytes=250, damage_found=3
+    )
+    scene.cluster.scrub.refusals[silent] = UnreachableError(silent, "it refuses connections")
+    await scene.console.open("brokers")
+    panel = scene.console.page.get_by_role("region", name="Scrub", exact=True)
+    one, two = panel.get_by_role("row").nth(1), panel.get_by_role("row").nth(2)
+    await expect(one).to_contain_text("full rate")
+    await expect(one.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "25")
+    await expect(one.get_by_role("cell").last).to_have_text("3")
+    await expect(two).to_contain_text("no answer")
+    await expect(two).to_contain_text("it refuses connections")
+
+
+async def test_a_scrub_begins_on_the_brokers_that_were_chosen(scene: Scene) -> None:
+    console, scrub = scene.console, scene.cluster.scrub
+    scene.cluster.admin.brokers = [broker(1)]
+    scrub.progress["127.0.0.1:7501"] = replace(NO_PASS, running=True)
+    await console.open("brokers")
+    await console.button("Scrub now…").click()
+    await console.dialog.get_by_label("At full rate").check()
+    await console.look()
+    await expect(console.plan).to_contain_text("replace the pass under way on broker 1")
+    assert not any(begin for _, begin, _ in scrub.calls)
+    await console.button("Scrub now").click()
+    begun = console.page.get_by_role("status").get_by_text("A new pass has begun on 1 broker.")
+    await expect(begun).to_be_visible()
+    assert ("127.0.0.1:7501", True, True) in scrub.calls
+
+
+async def test_damaged_records_are_left_out_and_named(scene: Scene) -> None:
+    records = [Record("sea", 0, n, 1_000 + n, None, b"calm", (), 1) for n in range(10)]
+    scene.cluster.consumer = FakeConsumer(records)
+    scene.cluster.consumer.damaged = [(3, 5)]
+    await scene.console.open("records?topic=sea&partition=0")
+    page = scene.console.page
+    await expect(page.get_by_text("8 records", exact=True)).to_be_visible()
+    note = page.get_by_role("status").filter(has_text="has damaged them")
+    await expect(note).to_contain_text("partition 0, offsets 3 to 4")
 
 
 async def test_an_answer_that_takes_long_is_told_before_it_comes(scene: Scene) -> None:

@@ -7,6 +7,7 @@ import { BalanceAct, MaintenanceAct, PreferredAct, RestartCheck } from "../parts
 import { Live, PageHead, Panel, Stale, State, Waiting } from "../parts/basics.js";
 import { Loads } from "../parts/loads.js";
 import { PartitionMap } from "../parts/partition_map.js";
+import { ScrubAct, ScrubPanel } from "../parts/scrub.js";
 import { Table } from "../parts/table.js";
 import { isMissed, statusOf } from "../verdict.js";
 
@@ -35,6 +36,7 @@ export function Brokers() {
       ? html`<div class="stack">
           <${Stale} of=${known} />
           <section class="panel" aria-label="Brokers"><${BrokerTable} brokers=${data} processes=${processes.data ?? {}} onAct=${setAct} /></section>
+          <${ScrubPanel} onAct=${() => setAct({ kind: "scrub" })} />
           <div class="split">
             <${Panel} title="Leaders per broker"><${Loads} brokers=${data} /><//>
             <${Racks} brokers=${data} />
@@ -52,6 +54,7 @@ function idOf(broker) {
 function ActOf({ act: { kind, broker, chosen }, brokers, onClose }) {
   if (kind === "check") return html`<${RestartCheck} broker=${broker} onClose=${onClose} />`;
   if (kind === "maintenance") return html`<${MaintenanceAct} broker=${broker} onClose=${onClose} />`;
+  if (kind === "scrub") return html`<${ScrubAct} brokers=${brokers} onClose=${onClose} />`;
   if (kind === "preferred") return html`<${PreferredAct} onClose=${onClose} />`;
   return html`<${BalanceAct} kind=${kind} chosen=${chosen} brokers=${brokers} onClose=${onClose} />`;
 }

@@ -17,6 +17,7 @@ const MAX_PARTITIONS = 24;
 const MAX_OPTIONS = 100;
 const COUNTS = [20, 50, 100, 500];
 const PREVIEW = 160;
+const MAX_DAMAGED_NAMED = 5;
 const NEVER_MS = 3_600_000;
 
 export function Records({ query }) {
@@ -113,7 +114,7 @@ function startOf(asked) {
 
 async function read(asked, topic, signal) {
   const chosen = partitionsRead(asked, topic.partitions);
-  const query = { ...startOf(asked), max_records: asked.count, key: asked.key, encoding: "text" };
+  const query = { ...startOf(asked), max_records: asked.count, key: asked.key, encoding: "text", on_damage: "skip" };
   const pages = await Promise.allSettled(chosen.map((p) => get(at("topics", asked.topic, "partitions", p, "records"), query, signal)));
   const good = pages.filter((page) => page.status === "fulfilled").map((page) => page.value);
   const silent = chosen.filter((_, at) => pages[at].status === "rejected");
@@ -122,7 +123,8 @@ async function read(asked, topic, signal) {
   const records = good.flatMap((page) => page.items);
   const newest = asked.from === "newest";
   records.sort((a, b) => (newest ? -1 : 1) * (a.timestamp_ms - b.timestamp_ms || a.offset - b.offset));
-  return { records: records.slice(0, asked.count), problem, silent };
+  const damaged = chosen.flatMap((partition, at) => (pages[at].value?.damaged ?? []).map((range) => ({ ...range, partition })));
+  return { records: records.slice(0, asked.count), problem, silent, damaged };
 }
 
 function Read({ asked, topic }) {
@@ -150,8 +152,16 @@ function Read({ asked, topic }) {
     ${data.problem && html`<div style=${{ padding: "0 16px 12px" }}>
       <p class="warned">Left out, because they cannot be read: ${plural(data.silent.length, "partition")}, ${data.silent.join(", ")}.</p>
       <${ProblemNote} problem=${data.problem} /></div>`}
+    ${data.damaged.length > 0 && html`<div style=${{ padding: "0 16px 12px" }}><p class="warned" role="status">${damagedWords(data.damaged)}</p></div>`}
     <${Table} label="Records" columns=${columns} rows=${shown} rowKey=${keyOf} empty=${emptyWords(asked, data.records)} />
     ${open && html`<${Whole} topic=${asked.topic} record=${open} onClose=${() => setOpen(null)} />`}`;
+}
+
+/** `ranges`: [{partition, first_offset, next_offset}]. */
+export function damagedWords(ranges) {
+  const named = ranges.slice(0, MAX_DAMAGED_NAMED).map((one) => `partition ${one.partition}, offsets ${number(one.first_offset)} to ${number(one.next_offset - 1)}`);
+  const more = ranges.length > named.length ? `; and ${number(ranges.length - named.length)} more` : "";
+  return `Left out, because the last disk that held them has damaged them: ${named.join("; ")}${more}.`;
 }
 
 function emptyWords(asked, records) {

@@ -40,7 +40,7 @@ export function BalanceAct({ kind, chosen = [], brokers = [], onClose }) {
     run=${({ plan }) => send({}, { operation_id: operationId, expected_plan: plan.digest })} done=${begun} onClose=${onClose} />`;
 }
 
-function Choices({ brokers, ids, onChange }) {
+export function Choices({ brokers, ids, onChange }) {
   const turn = (id) => () => onChange(ids.includes(id) ? ids.filter((one) => one !== id) : [...ids, id].sort((a, b) => a - b));
   return html`<div class="row">${brokers.map((broker) => {
     const id = broker.broker_id;
