@@ -1,4 +1,5 @@
-"""How much of the gateway requests may take: bytes of a body, time, and how many at once."""
+"""How much of the gateway requests may take: bytes and entries of a body, time, and how many at
+once."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from typing import Protocol
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tidelog_admin_api.json_entries import JsonEntries
 from tidelog_admin_api.meanings import Meaning
 from tidelog_admin_api.origins import check_browser
 from tidelog_admin_api.problems import (
@@ -155,6 +157,7 @@ class _Body:
         self._usage = usage
         self._until = asyncio.get_running_loop().time() + bounds.body_timeout_ms / 1000
         self._received_bytes = 0
+        self._entries = JsonEntries()
         self._complete = False
 
     async def receive(self) -> Message:
@@ -166,6 +169,7 @@ class _Body:
         except TimeoutError:
             raise _slow(self._bounds) from None
         self._take(len(message.get("body", b"")))
+        self._entries.add(message.get("body", b""))
         self._complete = not message.get("more_body", False)
         return message
 

@@ -121,6 +121,11 @@ def _message(error: Mapping[str, Any]) -> str:
         return "is needed, and is not there"
     if error["type"] == "extra_forbidden":
         return "no such field is known; leave it out, or correct its name"
+    if error["type"] == "too_long":
+        return (
+            f"it has {len(error['input'])} entries; a request has at most "
+            f"{error['ctx']['max_length']}: send several"
+        )
     message = str(error["msg"]).removeprefix("Value error, ")
     return message[:1].lower() + message[1:]
 

@@ -6,6 +6,7 @@ from pydantic import ConfigDict, Field
 from pydantic.config import JsonDict
 
 from tidelog.client.operations import LeaderChange
+from tidelog.request_bounds import MAX_ENTRIES_PER_REQUEST, MAX_MOVES_PER_REQUEST
 from tidelog_admin_api.bodies.base import (
     AnswerBody,
     BrokerId,
@@ -16,10 +17,6 @@ from tidelog_admin_api.bodies.base import (
 )
 from tidelog_admin_api.bodies.failures import Failure, failure_of
 
-MAX_TOPICS = 10_000
-MAX_PARTITIONS = 100_000
-MAX_LEADER_MOVES = 1_000
-
 _CHANGES: JsonDict = {
     "items": [{"topic": "sea", "partition": 0, "leader_before": 2, "leader": 1, "error": None}]
 }
@@ -29,7 +26,9 @@ class PartitionSelector(RequestBody):
     """Partitions of a topic; no numbers: all of it."""
 
     topic: TopicName
-    partitions: list[PartitionNumber] = Field(default_factory=list, max_length=MAX_PARTITIONS)
+    partitions: list[PartitionNumber] = Field(
+        default_factory=list, max_length=MAX_ENTRIES_PER_REQUEST
+    )
 
 
 class ElectPreferredRequest(RequestBody):
@@ -39,7 +38,7 @@ class ElectPreferredRequest(RequestBody):
 
     partitions: list[PartitionSelector] = Field(
         default_factory=list,
-        max_length=MAX_TOPICS,
+        max_length=MAX_MOVES_PER_REQUEST,
         description="empty: all partitions of all topics",
     )
 
@@ -59,8 +58,8 @@ class MoveLeadersRequest(RequestBody):
     )
 
     moves: list[LeaderMove] = Field(
-        max_length=MAX_PARTITIONS,
-        json_schema_extra=documented(minItems=1, maxItems=MAX_LEADER_MOVES),
+        max_length=MAX_MOVES_PER_REQUEST,
+        json_schema_extra=documented(minItems=1),
         description="each partition once",
     )
 

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import ConfigDict, Field
 from pydantic.config import JsonDict
 
+from tidelog.request_bounds import MAX_MOVES_PER_REQUEST
 from tidelog_admin_api.bodies.base import (
     AnswerBody,
     BrokerId,
@@ -17,7 +18,6 @@ from tidelog_admin_api.bodies.base import (
     documented,
 )
 
-MAX_MOVES = 100_000
 MAX_REPLICAS = 1_000
 
 OperationKind = Literal[
@@ -151,7 +151,7 @@ class ReassignRequest(OperationRequest):
     moves: Annotated[
         list[MoveRequest],
         Field(
-            max_length=MAX_MOVES,
+            max_length=MAX_MOVES_PER_REQUEST,
             json_schema_extra=documented(minItems=1),
             description="each partition once",
         ),

@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field
 from pydantic.config import JsonDict
 
 from tidelog.client.admin_topics import RecoveredPartition
-from tidelog.request_bounds import MAX_TOPIC_NAME_LENGTH
+from tidelog.request_bounds import MAX_ENTRIES_PER_REQUEST, MAX_TOPIC_NAME_LENGTH
 from tidelog_admin_api.bodies.base import (
     MAX_INT64,
     AnswerBody,
@@ -19,8 +19,6 @@ from tidelog_admin_api.bodies.base import (
     TopicName,
 )
 from tidelog_admin_api.bodies.failures import Failure, failure_of
-
-MAX_PARTITIONS = 100_000
 
 _RECOVERY: JsonDict = {
     "topic": "sea",
@@ -117,10 +115,12 @@ class RecoverRequest(RequestBody):
     )
 
     topic: TopicName
-    partitions: list[PartitionNumber] = Field(default_factory=list, max_length=MAX_PARTITIONS)
+    partitions: list[PartitionNumber] = Field(
+        default_factory=list, max_length=MAX_ENTRIES_PER_REQUEST
+    )
     choices: list[RecoveryChoice] = Field(
         default_factory=list,
-        max_length=MAX_PARTITIONS,
+        max_length=MAX_ENTRIES_PER_REQUEST,
         description="replicas chosen by hand, instead of partitions",
     )
     from_live_replicas: bool = Field(

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, ConfigDict, Field, StrictBool, StrictInt, StrictStr
 from pydantic.config import JsonDict
 
-from tidelog.request_bounds import MAX_ASSIGNED_PARTITIONS
+from tidelog.request_bounds import MAX_ASSIGNED_PARTITIONS, MAX_ENTRIES_PER_REQUEST
 from tidelog_admin_api.bodies.base import (
     MAX_TEXT,
     AnswerBody,
@@ -23,7 +23,6 @@ from tidelog_admin_api.bodies.operations import OperationRequest
 
 MAX_REPLICAS = 1_000
 MAX_CONFIG_KEYS = 100
-MAX_TOPICS = 10_000
 
 
 def _config_value(value: object) -> object:
@@ -330,4 +329,6 @@ class FactorOfSeveralRequest(ReplicationFactorRequest):
         json_schema_extra={"examples": [{"topics": ["sea", "bay"], "replication_factor": 3}]}
     )
 
-    topics: list[TopicName] = Field(max_length=MAX_TOPICS, json_schema_extra=documented(minItems=1))
+    topics: list[TopicName] = Field(
+        max_length=MAX_ENTRIES_PER_REQUEST, json_schema_extra=documented(minItems=1)
+    )
