@@ -49,7 +49,7 @@ class AdminApiConfig(ServiceConfig):
     )
     console: bool = Field(default=True, description="whether the web console is served at /")
     max_body_bytes: int = Field(
-        default=8 << 20,
+        default=2 << 20,
         ge=1_024,
         le=64 << 20,
         description="a request with a larger body is refused",

@@ -10,8 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.model import Record
-from tidelog_admin_api import record_encoding, server_sent_events
-from tidelog_admin_api.bodies.records import ProduceRequest, read_records, records_to_send
+from tidelog_admin_api import json_entries, record_encoding, server_sent_events
+from tidelog_admin_api.bodies.records import (
+    BYTES_PER_ITEM,
+    ProduceRequest,
+    read_records,
+    records_to_send,
+)
+from tidelog_admin_api.json_entries import MAX_PAGE_ENTRIES
 from tidelog_admin_api.record_encoding import (
     MAX_DEPTH,
     Encoding,
@@ -19,6 +25,8 @@ from tidelog_admin_api.record_encoding import (
     from_bytes,
     to_bytes,
 )
+from tidelog_runtime.turns import ITEMS_PER_TURN
+from unit.loop_turns import Turns
 
 JSON_VALUES = st.recursive(
     st.booleans() | st.integers() | st.text() | st.floats(allow_nan=False, allow_infinity=False),
@@ -27,7 +35,7 @@ JSON_VALUES = st.recursive(
 )
 
 
-@pytest.mark.parametrize("module", [record_encoding, server_sent_events])
+@pytest.mark.parametrize("module", [json_entries, record_encoding, server_sent_events])
 def test_its_examples_are_right(module: Any) -> None:
     assert doctest.testmod(module).failed == 0
 
@@ -96,7 +104,7 @@ def test_what_is_nested_as_deep_as_may_be_comes_back_and_deeper_is_text(
         to_bytes([read.value], Encoding.JSON)
 
 
-def test_every_wrong_value_is_named_with_its_place() -> None:
+async def test_every_wrong_value_is_named_with_its_place() -> None:
     request = ProduceRequest.model_validate(
         {
             "records": [
@@ -116,7 +124,7 @@ def test_every_wrong_value_is_named_with_its_place() -> None:
     ]
 
 
-def test_a_record_has_the_encoding_of_its_request_unless_it_names_its_own() -> None:
+async def test_a_record_has_the_encoding_of_its_request_unless_it_names_its_own() -> None:
     request = ProduceRequest.model_validate(
         {"encoding": "text", "records": [{"value": "7"}, {"value": 7, "value_encoding": "json"}]}
     )
@@ -124,12 +132,31 @@ def test_a_record_has_the_encoding_of_its_request_unless_it_names_its_own() -> N
     assert [record.value for record in sound] == [b"7", b"7"]
 
 
-def test_what_is_read_can_be_produced_again() -> None:
+async def test_what_is_read_can_be_produced_again() -> None:
     record = Record(
         "sea", 0, 17, 1_000, b"\xff", b'{"tide":"ebb"}', (("a", b"b"), ("a", b"\xff")), 3
     )
-    (read,) = read_records([record], Encoding.JSON)
+    (read,) = await read_records([record], Encoding.JSON)
     again = read.model_dump(exclude={"topic", "offset"})
     sound, wrong = records_to_send(ProduceRequest.model_validate({"records": [again]}))
     assert wrong == []
     assert sound[0] == (record.value, record.key, 0, record.headers, 1_000)
+
+
+async def test_a_page_shows_only_so_many_values_as_json_and_the_rest_as_text() -> None:
+    value = b"[" + b"[]," * (MAX_PAGE_ENTRIES // 4) + b"0]"
+    records = [Record("sea", 0, n, 1_000, None, value, (), 3) for n in range(3)]
+    read = await read_records(records, Encoding.JSON)
+    assert [each.value_encoding for each in read] == ["json", "text", "text"]
+    assert read[2].value == value.decode()
+
+
+async def test_records_are_converted_in_slices() -> None:
+    count = 4 * ITEMS_PER_TURN
+    records = [Record("sea", 0, n, 1_000, None, b"1", (("a", b"b"),), 3) for n in range(count)]
+    async with Turns() as turns:
+        await read_records(records, Encoding.JSON)
+        assert turns.taken() >= 6
+        large = Record("sea", 0, 0, 1_000, None, bytes(2 * ITEMS_PER_TURN * BYTES_PER_ITEM), (), 3)
+        await read_records([large] * 3, Encoding.BASE64)
+        assert turns.taken() >= 3

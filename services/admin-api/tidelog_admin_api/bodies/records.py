@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -19,8 +20,12 @@ from tidelog_admin_api.bodies.base import (
     whole,
 )
 from tidelog_admin_api.bodies.failures import Failure, failure_of
+from tidelog_admin_api.json_entries import MAX_PAGE_ENTRIES, entries_in
 from tidelog_admin_api.record_encoding import Encoding, WrongEncodingError, from_bytes, to_bytes
+from tidelog_runtime.turns import ITEMS_PER_TURN, in_turns
 
+# Of a value, as costly to convert as one record more.
+BYTES_PER_ITEM = 16 << 10
 MAX_RECORDS = 1_000
 MAX_HEADERS = 100
 # The last that a batch can hold.
@@ -240,8 +245,10 @@ def records_to_send(request: ProduceRequest) -> tuple[list[RecordToSend], list[W
     return ([] if wrong else sound), wrong
 
 
-def produce_results(topic: str, outcomes: Sequence[Delivery | TidelogError]) -> ProduceResults:
-    return ProduceResults(topic=topic, results=[_result(outcome) for outcome in outcomes])
+async def produce_results(
+    topic: str, outcomes: Sequence[Delivery | TidelogError]
+) -> ProduceResults:
+    return ProduceResults(topic=topic, results=await in_turns(_result, outcomes))
 
 
 def _result(outcome: Delivery | TidelogError) -> RecordResult:
@@ -257,8 +264,23 @@ def _result(outcome: Delivery | TidelogError) -> RecordResult:
     )
 
 
-def read_records(records: Iterable[Record], encoding: Encoding) -> list[ReadRecord]:
-    return [_read_record(record, encoding) for record in records]
+async def read_records(records: Iterable[Record], encoding: Encoding) -> list[ReadRecord]:
+    """As JSON only as many entries as MAX_PAGE_ENTRIES; records beyond come as text. Gives the loop
+    its turn after some."""
+    read: list[ReadRecord] = []
+    entries = work = 0
+    for record in records:
+        chosen = encoding
+        if encoding is Encoding.JSON and record.value is not None:
+            entries += entries_in(record.value, MAX_PAGE_ENTRIES - entries)
+            if entries > MAX_PAGE_ENTRIES:
+                chosen = Encoding.TEXT
+        read.append(_read_record(record, chosen))
+        work += 1 + len(record.headers) + len(record.value or b"") // BYTES_PER_ITEM
+        if work >= ITEMS_PER_TURN:
+            work = 0
+            await asyncio.sleep(0)
+    return read
 
 
 def _read_record(record: Record, encoding: Encoding) -> ReadRecord:

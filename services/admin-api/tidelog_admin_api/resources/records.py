@@ -41,7 +41,7 @@ from tidelog_admin_api.record_reader import read_records as read_from
 
 DEFAULT_READ_RECORDS = 100
 DEFAULT_READ_BYTES = 1 << 20
-MAX_READ_BYTES = 8 << 20
+MAX_READ_BYTES = 2 << 20
 MAX_SCANNED_RECORDS = 10_000
 MAX_WAIT_MS = 30_000
 MAX_KEY_LENGTH = 10_000
@@ -81,7 +81,7 @@ async def produce_records(
         raise failures[0]
     if failures:
         answer.status_code = HTTPStatus.MULTI_STATUS
-    return produce_results(topic, outcomes)
+    return await produce_results(topic, outcomes)
 
 
 def _is_one_refusal(failures: Sequence[TidelogError]) -> bool:
@@ -170,7 +170,7 @@ async def read_partition_records(
     finally:
         await consumer.close()
     return RecordPage(
-        items=read_records(read.records, Encoding(encoding)),
+        items=await read_records(read.records, Encoding(encoding)),
         next_offset=read.next_offset,
         log_start_offset=read.log_start_offset,
         end_offset=read.end_offset,
