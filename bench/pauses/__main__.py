@@ -1,5 +1,6 @@
 """`make bench-pauses` (`python -m bench.pauses`): the longest pause of a service's event loop under
-the largest and the most expensive request of every RPC, in milliseconds: the median of five rounds.
+the largest and the most expensive request of every RPC and of the gateway, in milliseconds: the
+median of five rounds.
 
 Exit status 1: a pause is longer than 50 ms. Written to out/pauses.json: `longest_pause_ms`, and
 `pauses`, one for each request. Measure on a machine that does nothing else."""
@@ -16,6 +17,7 @@ from pathlib import Path
 import uvloop
 
 from bench import report
+from bench.pauses.rest import of_gateway
 from bench.pauses.run import Pause, of_cluster, running_cluster
 
 OUT = Path("out/pauses.json")
@@ -25,13 +27,15 @@ MAX_PAUSE_MS = 50.0
 async def run(directory: Path, rounds: int) -> list[Pause]:
     pauses: list[Pause] = []
     async with running_cluster(directory) as cluster:
-        async for pause in of_cluster(cluster, rounds):
-            pauses.append(pause)
-            sys.stdout.write(
-                f"{pause.median_ms:8.1f} ms {pause.shortest_ms:8.1f}  {pause.service:10} "
-                f"{pause.case:45} {pause.answer}\n"
-            )
-            sys.stdout.flush()
+        gateway = f"http://{cluster.gateway_address}"
+        for measuring in (of_cluster(cluster, rounds), of_gateway(gateway, rounds)):
+            async for pause in measuring:
+                pauses.append(pause)
+                sys.stdout.write(
+                    f"{pause.median_ms:8.1f} ms {pause.shortest_ms:8.1f}  {pause.service:10} "
+                    f"{pause.case:60} {pause.answer}\n"
+                )
+                sys.stdout.flush()
     return pauses
 
 

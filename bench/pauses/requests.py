@@ -21,6 +21,7 @@ from tidelog.record_batch import encode
 from tidelog.request_bounds import ENTRY_LIMITS, MAX_ENTRIES_PER_REQUEST, MAX_REQUEST_BYTES
 from tidelog.rpc.message_bounds import is_internal
 from tidelog.rpc.wire import batch_to_wire
+from tidelog.state_changes.event import Kind
 from tidelog.v1 import (
     admin_pb2,
     broker_pb2,
@@ -82,7 +83,26 @@ def largest(rpc: MethodDescriptor) -> Any:
             _set(made, field)
     for field in repeated:
         _fill(made, field, room * 9 // 10 // len(repeated))
+    _make_valid(made)
     return made
+
+
+def _make_valid(request: Any) -> None:
+    """Where its fields rule each other out, or have few values: it must not be rejected for that
+    before it costs anything."""
+    match request.DESCRIPTOR.name:
+        case "ProduceRequest":
+            request.acks, request.timeout_ms = pb.ACKS_LEADER, 30_000
+        case "InitProducerIdRequest":
+            request.ClearField("named_epoch")
+        case "DescribeProducersRequest":
+            request.ClearField("fence")
+        case "WatchEventsRequest":
+            request.kinds[:] = [Kind.CREATE.value] * len(request.kinds)
+        case "ExplainRequest":
+            request.timeout_ms = 1_000
+        case _:
+            pass
 
 
 def _fill(message: Any, field: FieldDescriptor, room_bytes: int) -> None:
@@ -235,6 +255,41 @@ def list_offsets(topic: str, partitions: int, times: int = 1) -> Any:
     )
 
 
+def all_partitions() -> range:
+    return range(WIDE_PARTITIONS)
+
+
+def elect_all(times: int) -> Any:
+    """A topic that is named again and again, whose partitions are all meant."""
+    selectors = [admin_pb2.PartitionSelector(topic=WIDE_TOPIC) for _ in range(times)]
+    return admin_pb2.ElectPreferredLeadersRequest(partitions=selectors, timeout_ms=1_000)
+
+
+def move_leaders() -> Any:
+    moves = [
+        admin_pb2.LeaderMove(topic=WIDE_TOPIC, partition=n, leader=1) for n in all_partitions()
+    ]
+    return admin_pb2.MoveLeadersRequest(moves=moves, timeout_ms=1_000)
+
+
+def reassign() -> Any:
+    moves = [admin_pb2.Move(topic=WIDE_TOPIC, partition=n, target=[1]) for n in all_partitions()]
+    return admin_pb2.ReassignRequest(moves=moves, dry_run=True)
+
+
+def create_topic() -> Any:
+    return admin_pb2.CreateTopicRequest(
+        topic="pauses-new", partitions=WIDE_PARTITIONS, replication_factor=1, dry_run=True
+    )
+
+
+def add_partitions() -> Any:
+    return admin_pb2.AddPartitionsRequest(
+        topic=SMALL_TOPIC, partitions=WIDE_PARTITIONS, dry_run=True
+    )
+
+
+_ADMIN = "/tidelog.v1.AdminService"
 _BROKER = "/tidelog.v1.BrokerService"
 EXPENSIVE: dict[str, dict[str, Callable[[], Any]]] = {
     f"{_BROKER}/Produce": {
@@ -264,4 +319,19 @@ EXPENSIVE: dict[str, dict[str, Callable[[], Any]]] = {
         "by time, many headers": lambda: list_offsets(SMALL_TOPIC, 1, 64),
     },
     f"{_BROKER}/Metadata": {"all topics": pb.MetadataRequest},
+    f"{_ADMIN}/CreateTopic": {"1,000 partitions, dry run": create_topic},
+    f"{_ADMIN}/AddPartitions": {"1,000 partitions, dry run": add_partitions},
+    f"{_ADMIN}/DescribeTopics": {
+        "all, with their partitions": lambda: admin_pb2.DescribeTopicsRequest(page_size=1_000)
+    },
+    f"{_ADMIN}/Reassign": {"1,000 partitions, dry run": reassign},
+    f"{_ADMIN}/Rebalance": {"dry run": lambda: admin_pb2.RebalanceRequest(dry_run=True)},
+    f"{_ADMIN}/ElectPreferredLeaders": {
+        "one topic 2,000 times": lambda: elect_all(2_000),
+        "all topics": lambda: elect_all(0),
+    },
+    f"{_ADMIN}/MoveLeaders": {"1,000 partitions": move_leaders},
+    f"{_ADMIN}/CheckRestart": {
+        "of all replicas": lambda: admin_pb2.CheckRestartRequest(broker_id=1, page_size=1_000)
+    },
 }

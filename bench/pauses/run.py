@@ -148,6 +148,7 @@ async def running_cluster(directory: Path) -> AsyncIterator[LocalCluster]:
         brokers=1,
         controllers=1,
         cluster="pauses",
+        gateway=True,
         usual_ports=False,
         rng=random.Random(),
     )

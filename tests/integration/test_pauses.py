@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench.pauses import requests
+from bench.pauses.rest import of_gateway
 from bench.pauses.run import Pause, of_cluster
 from integration.clusters import running_cluster
 from tidelog.v1 import admin_pb2, broker_pb2, controller_pb2, inspect_pb2
@@ -27,8 +28,10 @@ def test_every_rpc_that_a_client_can_call_is_asked() -> None:
 
 
 async def test_no_valid_request_holds_an_event_loop_for_long(tmp_path: Path) -> None:
-    async with running_cluster(tmp_path, brokers=1, controllers=1) as cluster:
+    async with running_cluster(tmp_path, brokers=1, controllers=1, gateway=True) as cluster:
         pauses: list[Pause] = [pause async for pause in of_cluster(cluster, ROUNDS)]
+        url = f"http://{cluster.gateway_address}"
+        pauses += [pause async for pause in of_gateway(url, ROUNDS)]
     long = [
         f"{pause.service} {pause.case}: {pause.shortest_ms:.0f} ms ({pause.answer})"
         for pause in pauses
