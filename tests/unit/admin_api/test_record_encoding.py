@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.model import Record
-from tidelog_admin_api import json_entries, record_encoding, server_sent_events
+from tidelog_admin_api import entry_counter, record_encoding, server_sent_events
 from tidelog_admin_api.bodies.records import (
     BYTES_PER_ITEM,
+    MAX_PAGE_ENTRIES,
     ProduceRequest,
     read_records,
     records_to_send,
 )
-from tidelog_admin_api.json_entries import MAX_PAGE_ENTRIES
 from tidelog_admin_api.record_encoding import (
     MAX_DEPTH,
     Encoding,
@@ -35,7 +35,7 @@ JSON_VALUES = st.recursive(
 )
 
 
-@pytest.mark.parametrize("module", [json_entries, record_encoding, server_sent_events])
+@pytest.mark.parametrize("module", [entry_counter, record_encoding, server_sent_events])
 def test_its_examples_are_right(module: Any) -> None:
     assert doctest.testmod(module).failed == 0
 

@@ -20,13 +20,15 @@ from tidelog_admin_api.bodies.base import (
     whole,
 )
 from tidelog_admin_api.bodies.failures import Failure, failure_of
-from tidelog_admin_api.json_entries import MAX_PAGE_ENTRIES, entries_in
+from tidelog_admin_api.entry_counter import entries_in
 from tidelog_admin_api.record_encoding import Encoding, WrongEncodingError, from_bytes, to_bytes
 from tidelog_runtime.turns import ITEMS_PER_TURN, in_turns
 
 # Of a value, as costly to convert as one record more.
 BYTES_PER_ITEM = 16 << 10
 MAX_RECORDS = 1_000
+# Of the values of all records of one page together, as JSON: those beyond are shown as text.
+MAX_PAGE_ENTRIES = 50_000
 MAX_HEADERS = 100
 # The last that a batch can hold.
 MAX_TIMESTAMP_MS = 2**62 - 1
