@@ -94,6 +94,13 @@ class BrokerConfig(RegisteredConfig):
         "then takes longer than scrub_period_ms. It never takes more than 1 % of a processor, but "
         "for a pass that is requested at full rate.",
     )
+    digest_range_offsets: int = Field(
+        default=4_096,
+        ge=0,
+        le=1 << 14,
+        description="Leader and followers compare digests of what they hold in ranges of so many "
+        "offsets; 0: they compare nothing.",
+    )
     producer_name_expiration_ms: int = Field(
         default=7 * 24 * 3_600_000,
         ge=1_000,

@@ -39,6 +39,7 @@ from tidelog_broker.log.scrub_stretch import ScrubTarget
 from tidelog_broker.log.segment import Segment
 from tidelog_broker.log.segment_files import SegmentFiles
 from tidelog_broker.log.segments import Segments
+from tidelog_broker.partition.range_digest import LogDigests
 from tidelog_broker.partition.replica_log import CachedBatches, ColdDataError
 from tidelog_runtime.clock import Clock
 
@@ -76,6 +77,7 @@ class Log:
         self._segments = Segments(files, directory, content, config.index_interval_bytes)
         self._progress = FlushProgress(content.log_end_offset, content.epochs.entries)
         self.producers = ProducerHistory(self._disk, directory, self)
+        self.digests = LogDigests(0, content.log_end_offset)
 
     @classmethod
     def open(
@@ -264,6 +266,7 @@ class Log:
                 raise self._fail(second, active.path, "take back a failed append to") from error
             raise LogStorageError.of(error, active.path, "append to") from error
         self.producers.appended(batches, added)
+        self.digests.appended(batches)
 
     def _brings_epoch(self, batches: Sequence[Batch]) -> bool:
         # Epochs never fall, so the last batch tells.
@@ -354,6 +357,7 @@ class Log:
                 self.producers.begin_cut(offset)
                 self._begin_cut()
                 self._segments.cut(offset)
+                self.digests.cut(self.log_end_offset)
                 self.producers.finish_cut()
             self._epochs.truncate_from_end(self.log_end_offset)
             if self._epochs.entries != epochs_before:
@@ -375,6 +379,7 @@ class Log:
             self._write_log_start(offset)
             self.producers.finish_reset(offset)
             self._segments.start_anew(offset)
+            self.digests.reset(offset)
             self._progress.name_changed()
             self._epochs = LeaderEpochs()
             self._epoch_file.replace((), sync=True)
@@ -462,6 +467,17 @@ class Log:
             return None
         return self._segments.scrub_target(offset, known)
 
+    def frames_from(self, offset: int) -> ScrubTarget | None:
+        """The batch that holds the offset, synced or not, and the segment that it lies in; None:
+        the log does not hold it. Raises `LogError` and `OSError`."""
+        if not self.log_start_offset <= offset < self.log_end_offset:
+            return None
+        return self._segments.scrub_target(offset, None)
+
+    def digest_ranges(self, range_offsets: int) -> None:
+        """Keeps digests of ranges of so many offsets from now on; 0: of none."""
+        self.digests = LogDigests(range_offsets, self.log_end_offset)
+
     def begin_seal(self, path: PurePath, evidence: Evidence) -> LiveSeal | None:
         """A check of this segment, which makes its damaged batches unreadable. None: there is
         no such segment any more."""
@@ -477,6 +493,8 @@ class Log:
             raise check.error
         self._left = None
         self._segments.sealed_in(check)
+        for damaged in check.damaged:
+            self.digests.forget(damaged.first_offset, damaged.next_offset)
 
     # Syncing.
 

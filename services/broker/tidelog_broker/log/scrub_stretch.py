@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import PurePath
 from typing import NamedTuple
 
 from tidelog.log_format import MAX_FRAME_BYTES, walk_frames
+from tidelog.model import BatchHeader
 from tidelog_broker.log.disk import Disk
+from tidelog_broker.partition.range_digest import RangeSum, RangeSums
 
 
 class ScrubPlace(NamedTuple):
@@ -26,25 +29,34 @@ class ScrubTarget(NamedTuple):
 
 class Scrubbed(NamedTuple):
     """`next`: the first frame that was not checked, or the one at fault. `fault`: what is wrong
-    with it; empty: nothing was found."""
+    with it; empty: nothing was found. `ranges`: those whose last batch was checked."""
 
     next: ScrubPlace
     bytes: int
     fault: str
+    ranges: Sequence[RangeSum] = ()
 
 
 def scrub_stretch(
-    disk: Disk, path: PurePath, start: ScrubPlace, *, end: int, up_to: int, max_bytes: int
+    disk: Disk,
+    path: PurePath,
+    start: ScrubPlace,
+    *,
+    end: int,
+    up_to: int,
+    max_bytes: int,
+    sums: RangeSums | None = None,
 ) -> Scrubbed:
     """Checks both checksums of the frames from `start` on, of about `max_bytes`: those that lie
-    below the position `end`, up to the frame that begins at the offset `up_to`. Blocks; raises
-    OSError.
+    below the position `end`, up to the frame that begins at the offset `up_to`; adds
+    them to `sums`. Blocks; raises OSError.
 
     What the page cache holds is dropped first, or a flipped bit on the disk would stay unseen
     until the pages are evicted. What was not cached before is dropped again afterwards, so that
     a pass over the disk evicts nothing that readers use."""
     limit = min(end, start.position + max(max_bytes, 1) + MAX_FRAME_BYTES)
     at, checked, fault = start, 0, ""
+    headers: list[BatchHeader] = []
     file = disk.open(path)
     try:
         was_cached = len(file.read_cached(1, start.position)) > 0
@@ -65,10 +77,11 @@ def scrub_stretch(
                 break
             at = ScrubPlace(info.position + info.size, info.header.next_offset)
             checked += info.size
+            headers.append(info.header)
             if checked >= max_bytes:
                 break
         if not was_cached:
             file.drop_cached(at.position - start.position, start.position)
     finally:
         file.close()
-    return Scrubbed(at, checked, fault)
+    return Scrubbed(at, checked, fault, sums.add(headers) if sums is not None else ())

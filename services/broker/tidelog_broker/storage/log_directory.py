@@ -26,6 +26,7 @@ from tidelog_broker.log.log import Log
 from tidelog_broker.log.recovery import BeforeLoss
 from tidelog_broker.log.reopening import Reopening, rewrite_segments
 from tidelog_broker.log.segment_files import SegmentFiles
+from tidelog_broker.partition.range_digest import RANGE_OFFSETS
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.checkpoints import Checkpoints, CheckpointWrite
 from tidelog_broker.storage.damaged_batches import DamagedBatches
@@ -91,8 +92,17 @@ class LogDirectory:
 
     A log that is out of service is not handed out before it is back."""
 
-    def __init__(self, disk: Disk, path: PurePath, clock: Clock) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        path: PurePath,
+        clock: Clock,
+        *,
+        digest_range_offsets: int = RANGE_OFFSETS,
+    ) -> None:
+        """`digest_range_offsets`: of each digest of a log; 0: none is kept."""
         self._disk = disk
+        self._digest_range_offsets = digest_range_offsets
         self._files = SegmentFiles(disk)
         self._replicas = path / "replicas"
         self._strays = path / "strays"
@@ -245,6 +255,7 @@ class LogDirectory:
             evidence=self.damaged_batches.evidence_of(name, key),
         )
         self.damaged_batches.load(key, log)
+        log.digest_ranges(self._digest_range_offsets)
         self._logs[key] = OpenLog(name, path, log)
         return log
 
@@ -474,6 +485,7 @@ class LogDirectory:
                 log.close()
                 raise
         self._note_end(key, log)
+        log.digest_ranges(self._digest_range_offsets)
         self._logs[key] = OpenLog(name, path, log)
         return log
 

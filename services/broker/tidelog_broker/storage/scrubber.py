@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import structlog
@@ -19,6 +20,7 @@ from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.errors import LogError
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.scrub_stretch import Scrubbed, ScrubTarget, scrub_stretch
+from tidelog_broker.partition.range_digest import RangeDigest, RangeSum, RangeSums
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_broker.storage.scrub_state import ScrubState, ScrubStateFile
@@ -41,6 +43,7 @@ STATE_INTERVAL_MS = 10_000
 _log = structlog.get_logger()
 
 DamageFound = Callable[[ReplicaKey, LogError], None]
+DigestFound = Callable[[ReplicaKey, RangeDigest], None]
 
 
 class ScrubStatus(NamedTuple):
@@ -51,6 +54,38 @@ class ScrubStatus(NamedTuple):
     full_rate: bool
     enabled: bool
     running: bool
+
+
+class _DigestWalk:
+    """The digests of one log as its batches are checked. A range of which a part was checked
+    before a restart, or that was cut meanwhile, has none in this pass."""
+
+    def __init__(self, log: Log, found: Callable[[RangeDigest], None]) -> None:
+        self.log = log
+        self._found = found
+        self._generation = log.digests.generation
+        self.sums: RangeSums | None = None
+
+    def at(self, offset: int) -> RangeSums | None:
+        """What the batches from this offset on are to be added to."""
+        digests = self.log.digests
+        if not digests.is_on:
+            return None
+        is_same = self._generation == digests.generation
+        if self.sums is None or not is_same or self.sums.open.end != offset:
+            self.sums = RangeSums(digests.range_offsets, offset)
+            self._generation = digests.generation
+        return self.sums
+
+    def checked(self, ranges: Sequence[RangeSum]) -> None:
+        if self._generation == self.log.digests.generation:
+            for found in filter(None, (checked.digest for checked in ranges)):
+                self._found(found)
+
+    def ended(self) -> None:
+        """At the end of what is on the disk."""
+        if self.sums is not None:
+            self.checked([self.sums.open])
 
 
 class Scrubber:
@@ -68,15 +103,17 @@ class Scrubber:
         period_ms: int,
         max_bytes_per_second: int,
         cpu_seconds: Callable[[], float],
+        digest_found: DigestFound = lambda *_: None,
     ) -> None:
         """`period_ms`: of one pass; 0: none begins by itself. `cpu_seconds`: of the thread that
-        calls it."""
+        calls it. `digest_found` is called with what each range of a log holds on the disk."""
         self._disk = disk
         self._logs = logs
         self._state_file = state_file
         self._clock = clock
         self._run_blocking = run_blocking
         self._damage_found = damage_found
+        self._digest_found = digest_found
         self._period_ms = period_ms
         self._max_bytes_per_second = max_bytes_per_second
         self._cpu_seconds = cpu_seconds
@@ -159,15 +196,19 @@ class Scrubber:
         """All that is on the disk of one replica. False: another pass was requested."""
         state = self._state
         known: ScrubTarget | None = None
+        walk: _DigestWalk | None = None
         while True:
             log = self._logs.log_of(key)
             if log is None or self._logs.is_out(key) or log.closed or log.failed is not None:
                 return True
+            if walk is None or walk.log is not log:
+                walk = _DigestWalk(log, partial(self._digest_found, key))
             target = self._target(key, log, known)
             if target is None:
+                walk.ended()
                 return True
             began = self._clock.monotonic_ms()
-            scrubbed, cpu_s = await self._check(log, target)
+            scrubbed, cpu_s = await self._check(log, target, walk.at(target.place.offset))
             state.bytes_checked += scrubbed.bytes
             state.pass_bytes += scrubbed.bytes
             if self._is_superseded:
@@ -175,10 +216,12 @@ class Scrubber:
             if scrubbed.fault:
                 state.damage_found += self._confirm(key, log, scrubbed)
                 return True
+            walk.checked(scrubbed.ranges)
             if scrubbed.next.offset <= target.place.offset:
                 if log.log_start_offset > target.place.offset:
                     known = None
                     continue
+                walk.ended()
                 return True  # nothing more of it is on the disk
             known = target._replace(place=scrubbed.next)
             state.offset = scrubbed.next.offset
@@ -200,7 +243,9 @@ class Scrubber:
             self._damage_found(key, error)
             return None
 
-    async def _check(self, log: Log, target: ScrubTarget) -> tuple[Scrubbed, float]:
+    async def _check(
+        self, log: Log, target: ScrubTarget, sums: RangeSums | None
+    ) -> tuple[Scrubbed, float]:
         path, place, end = target
         found = Scrubbed(place, 0, "")
         cpu_s = 0.0
@@ -212,7 +257,9 @@ class Scrubber:
             before = self._cpu_seconds()
             # Retention may have deleted the segment meanwhile.
             with contextlib.suppress(FileNotFoundError):
-                found = scrub_stretch(self._disk, path, place, end=end, up_to=up_to, max_bytes=size)
+                found = scrub_stretch(
+                    self._disk, path, place, end=end, up_to=up_to, max_bytes=size, sums=sums
+                )
             cpu_s = self._cpu_seconds() - before
 
         await self._run_blocking(check)

@@ -8,6 +8,7 @@ from pathlib import PurePath
 import pytest
 
 from tidelog_broker.log.errors import LogCorruptError, LogError
+from tidelog_broker.partition.range_digest import RangeDigest
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.scrub_state import ScrubState, ScrubStateFile
 from tidelog_broker.storage.scrubber import (
@@ -33,6 +34,7 @@ class World:
     def __init__(self, replicas: Replicas | None = None) -> None:
         self.replicas = replicas or Replicas()
         self.found: list[tuple[ReplicaKey, LogError]] = []
+        self.digests: list[tuple[ReplicaKey, RangeDigest]] = []
         self.cpu_s = 0.0
         self.scrubber = self.new_scrubber()
 
@@ -47,6 +49,7 @@ class World:
             period_ms=period_ms,
             max_bytes_per_second=most,
             cpu_seconds=self._cpu_seconds,
+            digest_found=lambda key, found: self.digests.append((key, found)),
         )
 
     def _cpu_seconds(self) -> float:
@@ -71,10 +74,39 @@ class World:
     def state(self) -> ScrubState:
         return self.scrubber.progress()
 
+    def held(self, key: ReplicaKey) -> RangeDigest:
+        """By its log, which was appended to in this process."""
+        log = self.replicas.logs.log_of(key)
+        assert log is not None
+        found = log.digests.of(0, log.log_end_offset)
+        assert found is not None
+        return found
+
     async def passes(self, count: int = 1, at_most_s: float = 10_000) -> None:
         async with asyncio.timeout(at_most_s):
             while self.state.passes < count:  # noqa: ASYNC110 - it has no event
                 await asyncio.sleep(1)
+
+
+async def test_it_finds_the_digests_of_what_is_on_the_disk() -> None:
+    world = World().write()
+    async with at_work(world.scrubber.run()):
+        await world.passes()
+    assert world.digests == [(KEY, world.held(KEY)), (OTHER, world.held(OTHER))]
+
+
+async def test_a_range_that_is_cut_while_it_is_checked_has_no_digest() -> None:
+    world = World().write()
+    log = world.replicas.logs.log_of(KEY)
+    assert log is not None
+    async with at_work(world.scrubber.run()):
+        while world.state.offset < 10:  # noqa: ASYNC110 - it has no event
+            await asyncio.sleep(0.1)
+        log.truncate_to(12)
+        log.append([batch_at(12, size=BATCH_BYTES, epoch=2)])
+        log.flush()
+        await world.passes()
+    assert [key for key, _ in world.digests] == [OTHER]
 
 
 async def test_a_pass_checks_every_batch_of_every_replica() -> None:

@@ -1,0 +1,297 @@
+"""Digests of the batches in ranges of offsets, by which replicas compare what they hold
+("Replica digest" in ARCHITECTURE.md, docs/adr/0002). Pure.
+
+The digest of a range is the sum, modulo 2^64, of one number for each batch whose base offset lies
+in it. That number is the product of the two checksums in the header, which cover the records, the
+offset, the leader epoch and the append time. So an append costs no look at the records, a part that
+is read later is added, and batches that lie in other segments or were appended together count the
+same.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from tidelog.batch import DAMAGED_CODEC
+from tidelog.model import NO_OFFSET, Batch, BatchHeader
+
+# Of what `batch_digest` is; another one takes another number.
+DIGEST_VERSION = 1
+RANGE_OFFSETS = 4_096
+# Of one log, in memory: the newest. Older ones are read from the disk when they are compared.
+MAX_KEPT_RANGES = 4_096
+# Of one log: what waits to be reported. The oldest is left to the scrub.
+MAX_PENDING_RANGES = 256
+
+_MASK = (1 << 64) - 1
+# Added to both checksums, so that neither factor is 0.
+_ADDED = 1 << 32
+
+
+class RangeDigest(NamedTuple):
+    """Of all batches whose base offset is in [`start`, `end`). `end`: where the last one ends."""
+
+    start: int
+    end: int
+    value: int
+
+    def __str__(self) -> str:
+        return f"{self.value:016x}"
+
+
+class BatchSummary(NamedTuple):
+    """What a digest is made of, and what a person needs to know one batch from another."""
+
+    base_offset: int
+    record_count: int
+    leader_epoch: int
+    append_time_ms: int
+    crc32c: int
+    broker_crc32c: int
+
+    @classmethod
+    def of(cls, header: BatchHeader) -> BatchSummary:
+        return cls(
+            header.base_offset,
+            header.record_count,
+            header.leader_epoch,
+            header.append_time_ms,
+            header.crc32c,
+            header.broker_crc32c,
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"offset {self.base_offset}, {self.record_count} records, leader epoch "
+            f"{self.leader_epoch}, append time {self.append_time_ms}, CRC32C {self.crc32c:08x}"
+        )
+
+
+def batch_digest(header: BatchHeader) -> int:
+    """What a batch adds to the digest of its range."""
+    return (header.crc32c + _ADDED) * (header.broker_crc32c + _ADDED) & _MASK
+
+
+def first_difference(own: Sequence[BatchSummary], other: Sequence[BatchSummary]) -> int:
+    """The base offset of the first batch that the two do not share; NO_OFFSET: they are equal."""
+    for one, two in zip(own, other, strict=False):
+        if one != two:
+            return min(one.base_offset, two.base_offset)
+    longer = own if len(own) > len(other) else other
+    shared = min(len(own), len(other))
+    return longer[shared].base_offset if len(longer) > shared else NO_OFFSET
+
+
+@dataclass(slots=True)
+class RangeSum:
+    """A range that may not be known from its start. `covered_from`: `value` is of all batches from
+    here on. `damaged`: one of them is unreadable, so that the range is compared with no other."""
+
+    start: int
+    covered_from: int
+    end: int
+    value: int = 0
+    damaged: bool = False
+
+    @property
+    def digest(self) -> RangeDigest | None:
+        """None: it is not known, or empty, or not to be compared."""
+        if self.covered_from > self.start or self.damaged or self.end <= self.start:
+            return None
+        return RangeDigest(self.start, self.end, self.value & _MASK)
+
+
+class RangeSums:
+    """Adds batch after batch. `open`: the range of the next batch, unless that begins another.
+
+    Invariant: ranges begin at multiples of `range_offsets`, and a batch belongs to the one that
+    its base offset lies in."""
+
+    def __init__(self, range_offsets: int, next_offset: int, *, is_covered: bool = False) -> None:
+        """`is_covered`: no batch before `next_offset` belongs to its range."""
+        self._range_offsets = range_offsets
+        self._begin(next_offset, is_covered=is_covered)
+
+    def _begin(self, next_offset: int, *, is_covered: bool) -> None:
+        start = next_offset - next_offset % self._range_offsets
+        self._bound = start + self._range_offsets
+        self.open = RangeSum(start, start if is_covered else next_offset, next_offset)
+
+    def add(self, headers: Sequence[BatchHeader]) -> list[RangeSum]:
+        """Of batches that follow each other. Returns the ranges that end with them."""
+        if not headers:
+            return []
+        closed: list[RangeSum] = []
+        current = self.open
+        value, bound = current.value, self._bound
+        # `batch_digest` without the call, and fields without their names: for each append.
+        for base, _, _, broker_crc, crc, codec, _, _, _, _, _, _ in headers:
+            if base >= bound:
+                current.end, current.value = base, value
+                closed.append(current)
+                self._begin(base, is_covered=True)
+                current, value, bound = self.open, 0, self._bound
+            value += (crc + _ADDED) * (broker_crc + _ADDED)
+            if codec == DAMAGED_CODEC:
+                current.damaged = True
+        current.end, current.value = headers[-1].next_offset, value & _MASK
+        return closed
+
+    def copy(self) -> RangeSums:
+        sums = RangeSums(self._range_offsets, self.open.end)
+        sums.open, sums._bound = replace(self.open), self._bound
+        return sums
+
+
+class LogDigests:
+    """Those of one log, kept up by its appends and cuts. `range_offsets` 0: none.
+
+    `generation` changes with every cut: what was read from the disk before counts for nothing."""
+
+    def __init__(self, range_offsets: int, log_end: int) -> None:
+        self.range_offsets = range_offsets
+        self.generation = 0
+        self._closed: OrderedDict[int, RangeSum] = OrderedDict()
+        # Ranges that are complete and not reported to the leader yet, by their start.
+        self._pending: dict[int, RangeDigest] = {}
+        self._reported_end = NO_OFFSET  # of the open range
+        self._sums = RangeSums(range_offsets or 1, log_end)
+
+    @property
+    def is_on(self) -> bool:
+        return self.range_offsets > 0
+
+    def appended(self, batches: Sequence[Batch]) -> None:
+        if not self.range_offsets:
+            return
+        for closed in self._sums.add([batch[0] for batch in batches]):
+            self._close(closed)
+
+    def _close(self, closed: RangeSum) -> None:
+        self._closed[closed.start] = closed
+        if len(self._closed) > MAX_KEPT_RANGES:
+            self._closed.popitem(last=False)
+        digest = closed.digest
+        if digest is not None:
+            self._report(digest)
+
+    def _report(self, digest: RangeDigest) -> None:
+        self._pending.pop(digest.start, None)
+        self._pending[digest.start] = digest
+        if len(self._pending) > MAX_PENDING_RANGES:
+            del self._pending[next(iter(self._pending))]
+
+    def cut(self, offset: int) -> None:
+        """The log ends there now, at the end of a batch."""
+        self.generation += 1
+        for start in [start for start, one in self._closed.items() if one.end > offset]:
+            del self._closed[start]
+        self._drop_pending(lambda digest: digest.end > offset)
+        before = next(reversed(self._closed.values()), None)
+        is_covered = before is not None and before.end == offset
+        self._sums = RangeSums(self.range_offsets or 1, offset, is_covered=is_covered)
+        self._reported_end = NO_OFFSET
+
+    def reset(self, offset: int) -> None:
+        """The log is empty and begins there."""
+        self._closed.clear()
+        self.cut(offset)
+        self._pending.clear()
+
+    def forget(self, start: int, end: int) -> None:
+        """Batches between the two offsets are others now: made unreadable."""
+        self.generation += 1
+        for known in [k for k, one in self._closed.items() if one.start < end and one.end > start]:
+            del self._closed[known]
+        self._drop_pending(lambda digest: digest.start < end and digest.end > start)
+        current = self._sums.open
+        if current.end > start and current.start < end:
+            current.covered_from, current.value = current.end, 0
+
+    def _drop_pending(self, is_stale: Callable[[RangeDigest], bool]) -> None:
+        self._pending = {s: d for s, d in self._pending.items() if not is_stale(d)}
+
+    def of(self, start: int, end: int) -> RangeDigest | None:
+        """None: memory does not tell."""
+        known = self._closed.get(start)
+        if known is None and self._sums.open.start == start:
+            known = self._sums.open
+        return known.digest if known is not None and known.end == end else None
+
+    def is_open(self, start: int, end: int) -> bool:
+        """Whether a range that begins there has more batches here and is still growing: it is
+        compared when both replicas stand at the same offset, or when it is complete."""
+        current = self._sums.open
+        return current.start == start and end < current.end
+
+    def to_read(self) -> tuple[int, int] | None:
+        """The first and the next offset of what memory lacks of the open range; None: nothing."""
+        current = self._sums.open
+        if not self.range_offsets or current.damaged or current.covered_from <= current.start:
+            return None
+        return current.start, current.covered_from
+
+    def read(self, part: RangeDigest | None, start: int, end: int) -> None:
+        """What `to_read` has returned, from the disk; None: it is not to be compared."""
+        current = self._sums.open
+        known = current if current.start == start else self._closed.get(start)
+        if known is None or known.covered_from != end:
+            return
+        known.covered_from = start
+        if part is None:
+            known.damaged = True
+        else:
+            known.value += part.value
+        digest = known.digest
+        if known is not current and digest is not None:
+            self._report(digest)
+
+    def scrubbed(self, found: RangeDigest) -> RangeDigest | None:
+        """What a complete range holds on the disk, which counts from now on and is to be reported.
+        Returns what it was taken for, where that is something else."""
+        start, end, value = found
+        before = self.of(start, end)
+        current = self._sums.open
+        if start in self._closed:
+            self._closed[start] = RangeSum(start, start, end, value)
+        elif start == current.start and end == current.end:
+            current.covered_from, current.value = start, value
+        elif start == current.start:
+            # It has grown since: all of it is read again.
+            current.covered_from, current.value = current.end, 0
+        self._report(found)
+        return before if before is not None and before != found else None
+
+    # Reports.
+
+    def reports(self, committed: int, log_start: int, limit: int) -> list[RangeDigest]:
+        """The ranges that are committed, wholly in the log, and not reported yet; the open one
+        where it is committed to its end."""
+        self._drop_pending(lambda digest: digest.start < log_start)
+        found = [digest for digest in self._pending.values() if digest.end <= committed][:limit]
+        last = self._sums.open.digest if self._is_unreported(log_start) else None
+        if last is not None and last.end <= committed and len(found) < limit:
+            found.append(last)
+        return found
+
+    def _is_unreported(self, log_start: int) -> bool:
+        current = self._sums.open
+        return (
+            log_start <= current.start < current.end != self._reported_end
+            and not current.damaged
+            and current.start not in self._pending
+        )
+
+    def reported(self, digest: RangeDigest) -> None:
+        """The leader has it."""
+        if self._pending.get(digest.start) == digest:
+            del self._pending[digest.start]
+        if self._sums.open.digest == digest:
+            self._reported_end = digest.end
+
+    def has_reports(self, log_start: int) -> bool:
+        """Whether something is to be reported, now or once it is committed and known."""
+        return self.is_on and (bool(self._pending) or self._is_unreported(log_start))

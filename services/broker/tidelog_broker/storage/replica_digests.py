@@ -1,0 +1,174 @@
+"""The digests of a broker's replicas ("Replica digest" in ARCHITECTURE.md). Where memory does not
+have one, the headers of its batches are read from the disk, in threads, one range after another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
+
+import structlog
+
+from tidelog.batch import is_damaged
+from tidelog.log_format import walk_frames
+from tidelog.model import BatchHeader
+from tidelog_broker.background import RunBlocking
+from tidelog_broker.log.disk import Disk
+from tidelog_broker.log.errors import LogError
+from tidelog_broker.log.log import Log
+from tidelog_broker.log.scrub_stretch import ScrubTarget
+from tidelog_broker.partition.range_digest import (
+    BatchSummary,
+    LogDigests,
+    RangeDigest,
+    batch_digest,
+)
+from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.storage.log_directory import LogDirectory
+
+# What is requested beyond this is not read: the scrub compares it in its next pass.
+MAX_QUEUED_READS = 256
+# A range with more is not compared; digest_range_offsets allows no more.
+MAX_READ_BATCHES = 1 << 14
+
+_log = structlog.get_logger()
+
+
+class ReadBatches(NamedTuple):
+    """All batches that begin in the range, and the segments that they lie in, by name. `digest`
+    None: one of them is unreadable, so that the range is compared with no other."""
+
+    batches: list[BatchSummary]
+    segments: list[str]
+    digest: RangeDigest | None
+
+
+class _Request(NamedTuple):
+    key: ReplicaKey
+    start: int
+    end: int
+
+
+ReadDone = Callable[[ReadBatches], None]
+
+
+class ReplicaDigests:
+    """`run` reads as long as the broker does. `done` is called on the event loop, and not at all
+    where the log has been cut meanwhile or no longer holds the range."""
+
+    def __init__(self, disk: Disk, logs: LogDirectory, run_blocking: RunBlocking) -> None:
+        self._disk = disk
+        self._logs = logs
+        self._run_blocking = run_blocking
+        self._queue: dict[_Request, list[ReadDone]] = {}
+        self._requested = asyncio.Event()
+
+    def of(self, key: ReplicaKey) -> LogDigests | None:
+        """None: this broker has no such replica, or it is out of service."""
+        log = self._logs.log_of(key)
+        return None if log is None or self._logs.is_out(key) else log.digests
+
+    def read(self, key: ReplicaKey, start: int, end: int, done: ReadDone) -> bool:
+        """Once for all that ask for the same range. False: too much is waiting."""
+        request = _Request(key, start, end)
+        if request not in self._queue and len(self._queue) >= MAX_QUEUED_READS:
+            return False
+        waiting = self._queue.setdefault(request, [])
+        if done not in waiting:
+            waiting.append(done)
+        self._requested.set()
+        return True
+
+    def read_open(self, key: ReplicaKey) -> None:
+        """What memory lacks of the range that is growing, as after a start or a cut."""
+        digests = self.of(key)
+        part = digests.to_read() if digests is not None else None
+        if digests is None or part is None or _Request(key, *part) in self._queue:
+            return
+        self.read(key, *part, lambda found: digests.read(found.digest, *part))
+
+    async def run(self) -> None:
+        while True:
+            await self._requested.wait()
+            self._requested.clear()
+            while self._queue:
+                request = next(iter(self._queue))
+                found = await self._read(request)
+                for done in self._queue.pop(request):
+                    if found is not None:
+                        done(found)
+
+    async def _read(self, request: _Request) -> ReadBatches | None:
+        key, start, end = request
+        log = self._logs.log_of(key)
+        if log is None or self._logs.is_out(key) or not log.log_start_offset <= start:
+            return None
+        generation = log.digests.generation
+        headers: list[BatchHeader] = []
+        segments: list[str] = []
+        at = start
+        # At most one segment for each offset.
+        while at < end:
+            if log.closed or log.failed is not None or log.digests.generation != generation:
+                return None
+            target = _target(log, at)
+            if target is None:
+                return None
+            read = await self._headers(target, end)
+            headers += [header for header in read if start <= header.base_offset < end]
+            segments.append(target.path.name)
+            if not read or read[-1].next_offset <= at or len(headers) > MAX_READ_BATCHES:
+                return None
+            at = read[-1].next_offset
+        if self._logs.log_of(key) is not log or log.digests.generation != generation:
+            return None
+        return _summarised(start, end, headers, segments)
+
+    async def _headers(self, target: ScrubTarget, end: int) -> list[BatchHeader]:
+        """Of the batches of one segment that begin below the offset."""
+        found: list[BatchHeader] = []
+
+        def read() -> None:
+            file = self._disk.open(target.path)
+            try:
+                frames = walk_frames(
+                    file.read_at,
+                    target.end,
+                    start=target.place.position,
+                    expected_offset=target.place.offset,
+                    verify=False,
+                )
+                for info in frames:
+                    if info.fault is not None or info.header is None:
+                        # The scrub and readers find damage.
+                        found.clear()
+                        return
+                    if info.header.base_offset >= end or len(found) > MAX_READ_BATCHES:
+                        return
+                    found.append(info.header)
+            finally:
+                file.close()
+
+        try:
+            await self._run_blocking(read)
+        except OSError as error:
+            _log.info("digest_not_read", path=str(target.path), reason=str(error))
+            return []
+        return found
+
+
+def _target(log: Log, offset: int) -> ScrubTarget | None:
+    try:
+        return log.frames_from(offset)
+    except (LogError, OSError) as error:
+        _log.info("digest_not_read", log=str(log.directory), reason=str(error))
+        return None
+
+
+def _summarised(
+    start: int, end: int, headers: list[BatchHeader], segments: list[str]
+) -> ReadBatches:
+    digest = None
+    if not any(map(is_damaged, headers)):
+        digest = RangeDigest(start, end, sum(map(batch_digest, headers)) & (1 << 64) - 1)
+    return ReadBatches([BatchSummary.of(header) for header in headers], segments, digest)
