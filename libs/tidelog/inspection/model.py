@@ -144,6 +144,22 @@ class DamagedOffsets:
 
 
 @dataclass(frozen=True, slots=True)
+class DivergedOffsets:
+    broker_id: int
+    first_offset: int
+    next_offset: int
+    digest: str
+    other_digest: str
+    batch_offset: int = NOT_KNOWN
+    batch: str = ""
+    other_batch: str = ""
+    segments: Sequence[str] = ()
+    other_segments: Sequence[str] = ()
+    found_at_ms: int = 0
+    evidence: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicaState:
     topic: str
     topic_id: str
@@ -165,6 +181,7 @@ class ReplicaState:
     moving: str = ""
     failed_leader_epoch: int = NOT_KNOWN
     damaged: Sequence[DamagedOffsets] = ()
+    diverged: Sequence[DivergedOffsets] = ()
 
 
 @dataclass(frozen=True, slots=True)

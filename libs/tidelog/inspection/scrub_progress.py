@@ -21,3 +21,4 @@ class ScrubProgress:
     last_pass_bytes: int
     bytes_checked: int
     damage_found: int
+    diverged_ranges: int

@@ -19,6 +19,7 @@ _NOTICED = frozenset(
         Kind.REPLICA_DAMAGED,
         Kind.REPLICA_REPAIRED,
         Kind.BATCH_DAMAGED,
+        Kind.REPLICA_DIVERGED,
         Kind.DISK_REFUSED,
         Kind.DISK_TAKES_AGAIN,
         Kind.HW_STALLED,

@@ -57,6 +57,7 @@ class Kind(enum.Enum):
     REPLICA_DAMAGED = "replica_damaged"
     REPLICA_REPAIRED = "replica_repaired"
     BATCH_DAMAGED = "batch_damaged"  # unreadable; no other replica can send it again
+    REPLICA_DIVERGED = "replica_diverged"  # committed batches differ from another replica's
     DISK_REFUSED = "disk_refused"  # no room, or a file that may not grow
     DISK_TAKES_AGAIN = "disk_takes_again"
     HW_STALLED = "hw_stalled"

@@ -53,6 +53,7 @@ _PARTITION_KINDS = frozenset(
         Kind.REPLICA_DAMAGED,
         Kind.REPLICA_REPAIRED,
         Kind.BATCH_DAMAGED,
+        Kind.REPLICA_DIVERGED,
         Kind.DISK_REFUSED,
         Kind.DISK_TAKES_AGAIN,
         Kind.HW_STALLED,

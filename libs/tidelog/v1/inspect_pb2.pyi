@@ -976,6 +976,7 @@ class ReplicaState(_message.Message):
     MOVING_FIELD_NUMBER: _builtins.int
     FAILED_LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     DAMAGED_FIELD_NUMBER: _builtins.int
+    DIVERGED_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     topic_id: _builtins.str
     partition: _builtins.int
@@ -1013,6 +1014,12 @@ class ReplicaState(_message.Message):
         20 stretches. They cannot be read here.
         """
 
+    @_builtins.property
+    def diverged(self) -> _containers.RepeatedCompositeFieldContainer[Global___DivergedOffsets]:
+        """Ranges of offsets in which this replica and another one hold different committed batches, as
+        this one found when it led; the first 20.
+        """
+
     def __init__(
         self,
         *,
@@ -1036,14 +1043,84 @@ class ReplicaState(_message.Message):
         moving: _builtins.str = ...,
         failed_leader_epoch: _builtins.int = ...,
         damaged: _abc.Iterable[Global___DamagedOffsets] | None = ...,
+        diverged: _abc.Iterable[Global___DivergedOffsets] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["follower", b"follower", "leader", b"leader"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["damaged", b"damaged", "failed_leader_epoch", b"failed_leader_epoch", "failure", b"failure", "failure_message", b"failure_message", "failure_ms", b"failure_ms", "flushed_offset", b"flushed_offset", "follower", b"follower", "high_watermark", b"high_watermark", "leader", b"leader", "leader_epoch", b"leader_epoch", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset", "moving", b"moving", "partition", b"partition", "revision", b"revision", "role", b"role", "size_bytes", b"size_bytes", "synced", b"synced", "topic", b"topic", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["damaged", b"damaged", "diverged", b"diverged", "failed_leader_epoch", b"failed_leader_epoch", "failure", b"failure", "failure_message", b"failure_message", "failure_ms", b"failure_ms", "flushed_offset", b"flushed_offset", "follower", b"follower", "high_watermark", b"high_watermark", "leader", b"leader", "leader_epoch", b"leader_epoch", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset", "moving", b"moving", "partition", b"partition", "revision", b"revision", "role", b"role", "size_bytes", b"size_bytes", "synced", b"synced", "topic", b"topic", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReplicaState: _TypeAlias = ReplicaState  # noqa: Y015
+
+@_typing.final
+class DivergedOffsets(_message.Message):
+    """Committed records that two replicas have different batches of, although the checksums of both
+    hold.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BROKER_ID_FIELD_NUMBER: _builtins.int
+    FIRST_OFFSET_FIELD_NUMBER: _builtins.int
+    NEXT_OFFSET_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    OTHER_DIGEST_FIELD_NUMBER: _builtins.int
+    BATCH_OFFSET_FIELD_NUMBER: _builtins.int
+    BATCH_FIELD_NUMBER: _builtins.int
+    OTHER_BATCH_FIELD_NUMBER: _builtins.int
+    SEGMENTS_FIELD_NUMBER: _builtins.int
+    OTHER_SEGMENTS_FIELD_NUMBER: _builtins.int
+    FOUND_AT_MS_FIELD_NUMBER: _builtins.int
+    EVIDENCE_FIELD_NUMBER: _builtins.int
+    broker_id: _builtins.int
+    """The broker that has the other replica. This broker itself: its disk holds other batches than
+    were appended.
+    """
+    first_offset: _builtins.int
+    next_offset: _builtins.int
+    """The offset after the last of them."""
+    digest: _builtins.str
+    """Of this replica and of the other one, in hexadecimal."""
+    other_digest: _builtins.str
+    batch_offset: _builtins.int
+    """Base offset of the first batch that differs; -1: not known yet."""
+    batch: _builtins.str
+    """That batch in both replicas; empty: there is none, or it is not known yet."""
+    other_batch: _builtins.str
+    found_at_ms: _builtins.int
+    """When it was found, in milliseconds since 1970."""
+    evidence: _builtins.str
+    """The file below the data_dir of this broker that describes it."""
+    @_builtins.property
+    def segments(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Files of the two replicas that hold the range, where known."""
+
+    @_builtins.property
+    def other_segments(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        broker_id: _builtins.int = ...,
+        first_offset: _builtins.int = ...,
+        next_offset: _builtins.int = ...,
+        digest: _builtins.str = ...,
+        other_digest: _builtins.str = ...,
+        batch_offset: _builtins.int = ...,
+        batch: _builtins.str = ...,
+        other_batch: _builtins.str = ...,
+        segments: _abc.Iterable[_builtins.str] | None = ...,
+        other_segments: _abc.Iterable[_builtins.str] | None = ...,
+        found_at_ms: _builtins.int = ...,
+        evidence: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "batch_offset", b"batch_offset", "broker_id", b"broker_id", "digest", b"digest", "evidence", b"evidence", "first_offset", b"first_offset", "found_at_ms", b"found_at_ms", "next_offset", b"next_offset", "other_batch", b"other_batch", "other_digest", b"other_digest", "other_segments", b"other_segments", "segments", b"segments"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DivergedOffsets: _TypeAlias = DivergedOffsets  # noqa: Y015
 
 @_typing.final
 class DamagedOffsets(_message.Message):

@@ -42,6 +42,7 @@ class ReplicaFetchRequest(_message.Message):
     SYNCED_FIELD_NUMBER: _builtins.int
     HURRY_FIELD_NUMBER: _builtins.int
     NOW_MS_FIELD_NUMBER: _builtins.int
+    DIGESTS_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     """The follower."""
     broker_epoch: _builtins.int
@@ -96,6 +97,13 @@ class ReplicaFetchRequest(_message.Message):
     def forgotten(self) -> _containers.RepeatedCompositeFieldContainer[Global___ForgottenPartition]:
         """Partitions that leave the session."""
 
+    @_builtins.property
+    def digests(self) -> _containers.RepeatedCompositeFieldContainer[Global___RangeDigest]:
+        """Digests of ranges that the follower holds and knows to be committed; at most 64. A leader
+        compares those of the partitions of this session, up to the follower's position, and a leader
+        without that knowledge ignores them.
+        """
+
     def __init__(
         self,
         *,
@@ -112,14 +120,106 @@ class ReplicaFetchRequest(_message.Message):
         synced: _builtins.bool = ...,
         hurry: _builtins.bool = ...,
         now_ms: _builtins.int = ...,
+        digests: _abc.Iterable[Global___RangeDigest] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "forgotten", b"forgotten", "hurry", b"hurry", "leader_broker_epoch", b"leader_broker_epoch", "max_bytes", b"max_bytes", "max_wait_ms", b"max_wait_ms", "min_bytes", b"min_bytes", "now_ms", b"now_ms", "partitions", b"partitions", "session_id", b"session_id", "session_sequence", b"session_sequence", "synced", b"synced"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "digests", b"digests", "forgotten", b"forgotten", "hurry", b"hurry", "leader_broker_epoch", b"leader_broker_epoch", "max_bytes", b"max_bytes", "max_wait_ms", b"max_wait_ms", "min_bytes", b"min_bytes", "now_ms", b"now_ms", "partitions", b"partitions", "session_id", b"session_id", "session_sequence", b"session_sequence", "synced", b"synced"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReplicaFetchRequest: _TypeAlias = ReplicaFetchRequest  # noqa: Y015
+
+@_typing.final
+class RangeDigest(_message.Message):
+    """What a replica holds in a range of offsets."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    START_OFFSET_FIELD_NUMBER: _builtins.int
+    END_OFFSET_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    BATCHES_FIELD_NUMBER: _builtins.int
+    SEGMENTS_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.str
+    partition: _builtins.int
+    start_offset: _builtins.int
+    """All batches whose base offset is from start_offset on and below end_offset, where the last of
+    them ends.
+    """
+    end_offset: _builtins.int
+    digest: _builtins.int
+    """The sum, modulo 2^64, of a number for each batch: the product of its crc32c and its
+    broker_crc32c, 2^32 added to each.
+    """
+    version: _builtins.int
+    """Of the definition of `digest`: 1. What has another one is not compared."""
+    @_builtins.property
+    def batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___BatchSummary]:
+        """Set in answer to a response that had the range in `diverged`: the batches as they are on the
+        follower's disk, and the names of the segments that they lie in.
+        """
+
+    @_builtins.property
+    def segments(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.str = ...,
+        partition: _builtins.int = ...,
+        start_offset: _builtins.int = ...,
+        end_offset: _builtins.int = ...,
+        digest: _builtins.int = ...,
+        version: _builtins.int = ...,
+        batches: _abc.Iterable[Global___BatchSummary] | None = ...,
+        segments: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "digest", b"digest", "end_offset", b"end_offset", "partition", b"partition", "segments", b"segments", "start_offset", b"start_offset", "topic_id", b"topic_id", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RangeDigest: _TypeAlias = RangeDigest  # noqa: Y015
+
+@_typing.final
+class BatchSummary(_message.Message):
+    """The part of a batch's header by which a person knows it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BASE_OFFSET_FIELD_NUMBER: _builtins.int
+    RECORD_COUNT_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    APPEND_TIME_MS_FIELD_NUMBER: _builtins.int
+    CRC32C_FIELD_NUMBER: _builtins.int
+    BROKER_CRC32C_FIELD_NUMBER: _builtins.int
+    base_offset: _builtins.int
+    record_count: _builtins.int
+    leader_epoch: _builtins.int
+    append_time_ms: _builtins.int
+    crc32c: _builtins.int
+    broker_crc32c: _builtins.int
+    def __init__(
+        self,
+        *,
+        base_offset: _builtins.int = ...,
+        record_count: _builtins.int = ...,
+        leader_epoch: _builtins.int = ...,
+        append_time_ms: _builtins.int = ...,
+        crc32c: _builtins.int = ...,
+        broker_crc32c: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["append_time_ms", b"append_time_ms", "base_offset", b"base_offset", "broker_crc32c", b"broker_crc32c", "crc32c", b"crc32c", "leader_epoch", b"leader_epoch", "record_count", b"record_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BatchSummary: _TypeAlias = BatchSummary  # noqa: Y015
 
 @_typing.final
 class ForgottenPartition(_message.Message):
@@ -220,6 +320,7 @@ class ReplicaFetchResponse(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     TAKES_HURRY_FIELD_NUMBER: _builtins.int
     NOW_MS_FIELD_NUMBER: _builtins.int
+    DIVERGED_FIELD_NUMBER: _builtins.int
     session_id: _builtins.int
     """The session to name in the next request; 0: there is none (the request was late, or
     is of a session that is not known any more), and the next request names every
@@ -240,6 +341,12 @@ class ReplicaFetchResponse(_message.Message):
         or a divergence leaves the session until a request names it again.
         """
 
+    @_builtins.property
+    def diverged(self) -> _containers.RepeatedCompositeFieldContainer[Global___RangeDigest]:
+        """Ranges in which the leader found other batches than the follower reported: its next request is
+        to list the follower's batches there. Without `digest`.
+        """
+
     def __init__(
         self,
         *,
@@ -248,10 +355,11 @@ class ReplicaFetchResponse(_message.Message):
         partitions: _abc.Iterable[Global___ReplicaFetchPartitionResult] | None = ...,
         takes_hurry: _builtins.bool = ...,
         now_ms: _builtins.int = ...,
+        diverged: _abc.Iterable[Global___RangeDigest] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "now_ms", b"now_ms", "partitions", b"partitions", "session_id", b"session_id", "takes_hurry", b"takes_hurry"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["diverged", b"diverged", "error", b"error", "now_ms", b"now_ms", "partitions", b"partitions", "session_id", b"session_id", "takes_hurry", b"takes_hurry"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from tidelog.v1 import errors_pb2 as tidelog_dot_v1_dot_errors__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16tidelog/v1/scrub.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/errors.proto\"0\n\x0cScrubRequest\x12\r\n\x05\x62\x65gin\x18\x01 \x01(\x08\x12\x11\n\tfull_rate\x18\x02 \x01(\x08\"\x90\x02\n\x0bScrubStatus\x12\x0f\n\x07\x65nabled\x18\x01 \x01(\x08\x12\x0f\n\x07running\x18\x02 \x01(\x08\x12\x11\n\tfull_rate\x18\x03 \x01(\x08\x12\x13\n\x0btotal_bytes\x18\x04 \x01(\x03\x12\x15\n\rpass_began_ms\x18\x05 \x01(\x03\x12\x12\n\npass_bytes\x18\x06 \x01(\x03\x12\x0e\n\x06passes\x18\x07 \x01(\x03\x12\x1a\n\x12last_pass_began_ms\x18\x08 \x01(\x03\x12\x1a\n\x12last_pass_ended_ms\x18\t \x01(\x03\x12\x17\n\x0flast_pass_bytes\x18\n \x01(\x03\x12\x15\n\rbytes_checked\x18\x0b \x01(\x03\x12\x14\n\x0c\x64\x61mage_found\x18\x0c \x01(\x03\"Z\n\rScrubResponse\x12 \n\x05\x65rror\x18\x01 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\'\n\x06status\x18\x02 \x01(\x0b\x32\x17.tidelog.v1.ScrubStatus2L\n\x0cScrubService\x12<\n\x05Scrub\x12\x18.tidelog.v1.ScrubRequest\x1a\x19.tidelog.v1.ScrubResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16tidelog/v1/scrub.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/errors.proto\"0\n\x0cScrubRequest\x12\r\n\x05\x62\x65gin\x18\x01 \x01(\x08\x12\x11\n\tfull_rate\x18\x02 \x01(\x08\"\xa9\x02\n\x0bScrubStatus\x12\x0f\n\x07\x65nabled\x18\x01 \x01(\x08\x12\x0f\n\x07running\x18\x02 \x01(\x08\x12\x11\n\tfull_rate\x18\x03 \x01(\x08\x12\x13\n\x0btotal_bytes\x18\x04 \x01(\x03\x12\x15\n\rpass_began_ms\x18\x05 \x01(\x03\x12\x12\n\npass_bytes\x18\x06 \x01(\x03\x12\x0e\n\x06passes\x18\x07 \x01(\x03\x12\x1a\n\x12last_pass_began_ms\x18\x08 \x01(\x03\x12\x1a\n\x12last_pass_ended_ms\x18\t \x01(\x03\x12\x17\n\x0flast_pass_bytes\x18\n \x01(\x03\x12\x15\n\rbytes_checked\x18\x0b \x01(\x03\x12\x14\n\x0c\x64\x61mage_found\x18\x0c \x01(\x03\x12\x17\n\x0f\x64iverged_ranges\x18\r \x01(\x03\"Z\n\rScrubResponse\x12 \n\x05\x65rror\x18\x01 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\'\n\x06status\x18\x02 \x01(\x0b\x32\x17.tidelog.v1.ScrubStatus2L\n\x0cScrubService\x12<\n\x05Scrub\x12\x18.tidelog.v1.ScrubRequest\x1a\x19.tidelog.v1.ScrubResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,9 +35,9 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SCRUBREQUEST']._serialized_start=63
   _globals['_SCRUBREQUEST']._serialized_end=111
   _globals['_SCRUBSTATUS']._serialized_start=114
-  _globals['_SCRUBSTATUS']._serialized_end=386
-  _globals['_SCRUBRESPONSE']._serialized_start=388
-  _globals['_SCRUBRESPONSE']._serialized_end=478
-  _globals['_SCRUBSERVICE']._serialized_start=480
-  _globals['_SCRUBSERVICE']._serialized_end=556
+  _globals['_SCRUBSTATUS']._serialized_end=411
+  _globals['_SCRUBRESPONSE']._serialized_start=413
+  _globals['_SCRUBRESPONSE']._serialized_end=503
+  _globals['_SCRUBSERVICE']._serialized_start=505
+  _globals['_SCRUBSERVICE']._serialized_end=581
 # @@protoc_insertion_point(module_scope)

@@ -61,6 +61,7 @@ class ScrubStatus(_message.Message):
     LAST_PASS_BYTES_FIELD_NUMBER: _builtins.int
     BYTES_CHECKED_FIELD_NUMBER: _builtins.int
     DAMAGE_FOUND_FIELD_NUMBER: _builtins.int
+    DIVERGED_RANGES_FIELD_NUMBER: _builtins.int
     enabled: _builtins.bool
     """Passes begin by themselves, one in each scrub_period_ms."""
     running: _builtins.bool
@@ -82,6 +83,10 @@ class ScrubStatus(_message.Message):
     """In all passes, those that were broken off too."""
     damage_found: _builtins.int
     """Damaged batches that the check was the first to find."""
+    diverged_ranges: _builtins.int
+    """Ranges of committed records in which replicas hold different batches, as this broker found and
+    has not found otherwise since; by this check, or by what followers reported.
+    """
     def __init__(
         self,
         *,
@@ -97,10 +102,11 @@ class ScrubStatus(_message.Message):
         last_pass_bytes: _builtins.int = ...,
         bytes_checked: _builtins.int = ...,
         damage_found: _builtins.int = ...,
+        diverged_ranges: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_checked", b"bytes_checked", "damage_found", b"damage_found", "enabled", b"enabled", "full_rate", b"full_rate", "last_pass_began_ms", b"last_pass_began_ms", "last_pass_bytes", b"last_pass_bytes", "last_pass_ended_ms", b"last_pass_ended_ms", "pass_began_ms", b"pass_began_ms", "pass_bytes", b"pass_bytes", "passes", b"passes", "running", b"running", "total_bytes", b"total_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_checked", b"bytes_checked", "damage_found", b"damage_found", "diverged_ranges", b"diverged_ranges", "enabled", b"enabled", "full_rate", b"full_rate", "last_pass_began_ms", b"last_pass_began_ms", "last_pass_bytes", b"last_pass_bytes", "last_pass_ended_ms", b"last_pass_ended_ms", "pass_began_ms", b"pass_began_ms", "pass_bytes", b"pass_bytes", "passes", b"passes", "running", b"running", "total_bytes", b"total_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -54,6 +54,7 @@ _UNWELCOME = frozenset(
         Kind.LEADER_LOST,
         Kind.REPLICA_DAMAGED,
         Kind.BATCH_DAMAGED,
+        Kind.REPLICA_DIVERGED,
         Kind.DISK_REFUSED,
         Kind.HW_STALLED,
         Kind.RESIGNATION,

@@ -206,7 +206,9 @@ def add_services(
     replica_control_pb2_grpc.add_ReplicaControlServiceServicer_to_server(
         ReplicaControlService(broker.manager, broker.stopped, broker.cache.state_at), server
     )
-    scrub_pb2_grpc.add_ScrubServiceServicer_to_server(ScrubService(broker.scrubber), server)
+    scrub_pb2_grpc.add_ScrubServiceServicer_to_server(
+        ScrubService(broker.scrubber, lambda: broker.divergences.count), server
+    )
     explained = Explained(broker.inspection, Explainer(SystemClock()), parts.callers)
     inspect_pb2_grpc.add_InspectServiceServicer_to_server(
         InspectServicer(explained, broker.state_changes), server

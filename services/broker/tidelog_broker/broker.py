@@ -23,7 +23,9 @@ from tidelog.state_changes.event import NO_CHANGE, Cause, Change, Detail, Kind, 
 from tidelog_broker.background import Faults, RunBlocking, first_of, retry_pause
 from tidelog_broker.clock_check import ClockCheck, Doubt, Reading
 from tidelog_broker.config import BrokerConfig
+from tidelog_broker.damage.digest_check import DigestCheck
 from tidelog_broker.damage.disk_reports import DiskReports, disk_probe
+from tidelog_broker.damage.divergences import Divergences
 from tidelog_broker.damage.other_replicas import OtherReplicas
 from tidelog_broker.damage.replica_repair import ReplicaRepair
 from tidelog_broker.damage.resignations import Resignations
@@ -42,8 +44,9 @@ from tidelog_broker.membership.registration import Registration
 from tidelog_broker.membership.rejected_start import report_rejected_start
 from tidelog_broker.metrics.collector import BrokerCollector
 from tidelog_broker.metrics.replica_figures import Judges
-from tidelog_broker.metrics.vitals import StalledFor, WaitedFor, broker_vitals
+from tidelog_broker.metrics.vitals import DigestCounts, StalledFor, WaitedFor, broker_vitals
 from tidelog_broker.partition.partition import Partition
+from tidelog_broker.partition.range_digest import RangeDigest
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.high_watermark_events import HighWatermarkEvents
 from tidelog_broker.replicas.replica_manager import ReplicaManager
@@ -70,6 +73,7 @@ from tidelog_broker.storage.data_directory import DataDirectory, DataDirectoryEr
 from tidelog_broker.storage.disk_use import UNKNOWN_DISK, LookAtDisk
 from tidelog_broker.storage.log_directory import DamagedReplica, LogDirectory
 from tidelog_broker.storage.log_syncer import LogSyncer
+from tidelog_broker.storage.replica_digests import ReplicaDigests
 from tidelog_broker.storage.scrub_state import ScrubStateFile
 from tidelog_broker.storage.scrubber import Scrubber
 from tidelog_runtime.clock import Clock
@@ -154,7 +158,13 @@ class Broker:
             host,
             config.replace_directory,
         )
-        self._logs = LogDirectory(disk, PurePath(config.data_dir), clock)
+        self._logs = LogDirectory(
+            disk,
+            PurePath(config.data_dir),
+            clock,
+            digest_range_offsets=config.digest_range_offsets,
+        )
+        self._digests = ReplicaDigests(disk, self._logs, run_blocking)
         self.faults = Faults()
         self.start = StartProgress()
         self._purgatory = Purgatory()
@@ -183,12 +193,26 @@ class Broker:
             self._new_fetchers,
             state_changes,
         )
+        self.divergences = Divergences(
+            disk,
+            PurePath(config.data_dir) / "evidence",
+            self._logs,
+            self.manager,
+            clock,
+            run_blocking,
+        )
+        self.digest_check = DigestCheck(self._digests, self.divergences, self.manager)
         self._cold_reads = ColdReads(disk, run_blocking)
         checks = BatchChecks(check_batch, without_deltas, run_blocking)
         self.produce = Produce(self.manager, self._purgatory, clock, checks)
         self.consumer_fetch = ConsumerFetch(self.manager, self._purgatory, clock, self._cold_reads)
         self.replica_fetch = ReplicaFetch(
-            self.manager, self._purgatory, clock, self._move_throttle, self._cold_reads
+            self.manager,
+            self._purgatory,
+            clock,
+            self._move_throttle,
+            self._cold_reads,
+            self.digest_check.compare,
         )
         self.list_offsets = ListOffsets(self.manager, timestamps_of, self._cold_reads, run_blocking)
         self.producer_ids = ProducerIds(self.store, self._keys)
@@ -216,6 +240,7 @@ class Broker:
             period_ms=config.scrub_period_ms,
             max_bytes_per_second=config.scrub_bytes_per_second,
             cpu_seconds=cpu_seconds,
+            digest_found=self._digest_found,
         )
         self._others = OtherReplicas(self.cache, config.broker_id)
         self._repair = self._new_repair(clock)
@@ -324,6 +349,7 @@ class Broker:
                 self._high_watermarks,
                 clock,
                 self._logs.damaged_batches,
+                self.divergences,
             ),
             clock,
             self.state_changes,
@@ -356,6 +382,7 @@ class Broker:
             lambda: self._maintenance.crowded_out,
             self._move_throttle.sent_bytes,
             lambda: self._logs.damaged_batches.count,
+            self._digest_counts,
             self.scrubber.progress,
             self.clock_check,
             clock,
@@ -376,6 +403,7 @@ class Broker:
             self.faults,
             self._log_syncer.is_pending,
             self._move_throttle,
+            self._digests,
         )
         return self._fetchers
 
@@ -400,6 +428,19 @@ class Broker:
         """By the scrubber."""
         self.manager.log_unreadable(key, error)
 
+    def _digest_found(self, key: ReplicaKey, found: RangeDigest) -> None:
+        """By the scrubber, on the disk of a replica here."""
+        self.digest_check.scrubbed(key, found)
+        partition = self.manager.find(key)
+        if partition is not None:
+            self._fetchers.digest_found(partition)
+
+    def _digest_counts(self) -> DigestCounts:
+        check, divergences = self.digest_check, self.divergences
+        return DigestCounts(
+            check.compared, check.not_compared, divergences.found_total, divergences.count
+        )
+
     async def prepare(self) -> None:
         """Finds the cluster, however long that takes, and opens every log. Raises
         `DataDirectoryError` if the data is another cluster's, if the store holds none, or if the
@@ -412,6 +453,7 @@ class Broker:
         await self._run_blocking(
             lambda: self._damaged.extend(self._logs.open_all(self.start.count, whole=whole))
         )
+        await self._run_blocking(self.divergences.load)
         self._opened = True
         self.start.enter(READS_METADATA)
 
@@ -525,6 +567,8 @@ class Broker:
         self._start("repairs", self._repair.repair_resigned())
         self._start("scrub", self.scrubber.run())
         self._start("batch-sealer", self._repair.seal_only_copies())
+        self._start("digest-reads", self._digests.run())
+        self._start("divergences", self.divergences.run())
         self._registering = self._start("registration", registration.run())
 
     async def _resign_damaged(self) -> None:

@@ -19,12 +19,14 @@ from tidelog_broker.membership.change_ids import ChangeIds
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.partition.exchange import Appended, FetchPosition
 from tidelog_broker.partition.partition import Partition
+from tidelog_broker.partition.range_digest import LogDigests
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.requests.purgatory import Purgatory
 from tidelog_broker.storage.cold_reads import ColdReads
 from tidelog_broker.storage.data_directory import DataDirectory, Identity
 from tidelog_broker.storage.log_directory import LogDirectory
+from tidelog_broker.storage.replica_digests import ReadDone
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.disk_reports import DiskReport
 from tidelog_runtime.leader_reports import UnreachableLeadersReport
@@ -120,6 +122,27 @@ async def at_work(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     finally:
         task.cancel()
         await asyncio.wait([task])
+
+
+class KeptDigests:
+    """`DigestSource` of a follower: digests by replica, and what was to be read from the disk."""
+
+    def __init__(self) -> None:
+        self.kept: dict[ReplicaKey, LogDigests] = {}
+        self.requested: list[tuple[ReplicaKey, int, int]] = []
+        self.done: list[ReadDone] = []
+        self.opened: list[ReplicaKey] = []
+
+    def of(self, key: ReplicaKey) -> LogDigests | None:
+        return self.kept.get(key)
+
+    def read(self, key: ReplicaKey, start: int, end: int, done: ReadDone) -> bool:
+        self.requested.append((key, start, end))
+        self.done.append(done)
+        return True
+
+    def read_open(self, key: ReplicaKey) -> None:
+        self.opened.append(key)
 
 
 class NotedFollowers:

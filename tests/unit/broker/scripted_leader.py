@@ -11,6 +11,7 @@ from tidelog_broker.log.errors import LogError
 from tidelog_broker.membership.metadata_cache import VersionedState
 from tidelog_broker.partition.exchange import FetchAnswer
 from tidelog_broker.partition.partition import Partition
+from tidelog_broker.replication.digest_reports import DigestReports
 from tidelog_broker.replication.follower_session import FollowerSession
 from tidelog_broker.replication.move_throttle import MoveThrottle
 from tidelog_broker.replication.replica_fetcher import FetchLimits, ReplicaFetcher
@@ -24,7 +25,14 @@ from tidelog_broker.replication.transport import (
 )
 from tidelog_runtime.metadata.schema import LeaderAndIsr
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
-from unit.broker.broker_parts import PATIENCE_SECONDS, DiskNotes, address_of, at_work, on
+from unit.broker.broker_parts import (
+    PATIENCE_SECONDS,
+    DiskNotes,
+    KeptDigests,
+    address_of,
+    at_work,
+    on,
+)
 from unit.broker.fake_log import TOPIC_ID, FakeLog, Notes, epoch_of, stamped, state
 from unit.metadata.virtual_time import virtual_clock
 
@@ -104,6 +112,7 @@ class Follower:
         self.disk = DiskNotes()
         self.keys: dict[TopicPartition, VersionedState] = {}  # as the watch has brought them
         self.rate: int | None = None  # bytes per second that it may receive by moves
+        self.digests = KeptDigests()
         self.moves = MoveThrottle(ME, self, virtual_clock(), lambda: self.rate)
         self.fetcher = ReplicaFetcher(
             LEADER,
@@ -114,6 +123,7 @@ class Follower:
             lambda partition: partition in self.syncing,
             FollowerSession(count(1), synced=synced),
             self.moves,
+            DigestReports(self.digests),
         )
 
     # What a fetcher asks of its broker and of its peers.

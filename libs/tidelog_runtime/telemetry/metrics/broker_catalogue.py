@@ -316,6 +316,31 @@ DAMAGED_BATCHES = gauge(
     "Run `tidelog explain`, which names their offsets. Check the disk; restore the records from a "
     "backup, or let consumers skip them (on_damage).",
 )
+DIGESTS_COMPARED = counter(
+    "tidelog_digest_ranges_compared_total",
+    "Ranges of offsets whose digests this broker, as the leader, compared with those that its "
+    "followers reported.",
+    "Look at digest_range_offsets where it stays at 0 while followers fetch: 0 turns it off.",
+)
+DIGESTS_NOT_COMPARED = counter(
+    "tidelog_digest_ranges_not_compared_total",
+    "Ranges that followers reported and that were not compared, because too many others waited to "
+    "be read from the disk. The next pass of the scrub reports them again.",
+    "Look whether many brokers scrub at full rate at once.",
+)
+DIVERGENCES_FOUND = counter(
+    "tidelog_divergences_found_total",
+    "Ranges of committed records in which this broker found that replicas hold different batches, "
+    "since it started.",
+    "Run `tidelog explain`, which names the offsets and both replicas.",
+)
+DIVERGED_RANGES = gauge(
+    "tidelog_diverged_ranges",
+    "Ranges of committed records in which replicas hold different batches, as this broker found "
+    "and has not found otherwise since.",
+    "Run `tidelog explain`, which names the offsets and both replicas; compare them with "
+    "`tidelog dump-log`, and copy the wrong one again.",
+)
 SCRUB_BYTES = counter(
     "tidelog_scrub_bytes_total",
     "Bytes of the logs that the scrub has checked on the disk, in all incarnations of the broker.",
@@ -435,6 +460,10 @@ BROKER_METRICS = (
     TOPIC_RECORDS,
     CROWDED_OUT,
     DAMAGED_BATCHES,
+    DIGESTS_COMPARED,
+    DIGESTS_NOT_COMPARED,
+    DIVERGENCES_FOUND,
+    DIVERGED_RANGES,
     SCRUB_BYTES,
     SCRUB_PASSES,
     SCRUB_LAST_PASS,

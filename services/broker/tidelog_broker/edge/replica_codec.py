@@ -13,13 +13,17 @@ from tidelog_broker.partition.producer_state import (
     ProducerStates,
     RememberedBatch,
 )
+from tidelog_broker.partition.range_digest import DIGEST_VERSION, BatchSummary, RangeDigest
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replication.transport import (
+    MAX_REPORTED_DIGESTS,
+    DivergedRange,
     FetchName,
     ReplicaFetchEntry,
     ReplicaFetchRequest,
     ReplicaFetchResponse,
     ReplicaFetchResult,
+    ReportedDigest,
 )
 from tidelog_runtime.turns import in_turns
 
@@ -37,6 +41,7 @@ async def request_to_wire(request: ReplicaFetchRequest) -> pb.ReplicaFetchReques
         session_sequence=request.session_sequence,
         synced=request.synced,
         now_ms=request.now_ms,
+        digests=[_digest_to_wire(reported) for reported in request.digests],
         forgotten=[
             pb.ForgottenPartition(topic_id=topic_id, partition=partition)
             for topic_id, partition in request.forgotten
@@ -97,6 +102,44 @@ async def request_from_wire(wire: pb.ReplicaFetchRequest) -> ReplicaFetchRequest
         synced=wire.synced,
         forgotten=[ReplicaKey(p.topic_id, p.partition) for p in wire.forgotten],
         now_ms=wire.now_ms,
+        digests=tuple(
+            _digest_from_wire(reported)
+            for reported in wire.digests[:MAX_REPORTED_DIGESTS]
+            if reported.version == DIGEST_VERSION
+        ),
+    )
+
+
+def _digest_to_wire(reported: ReportedDigest) -> pb.RangeDigest:
+    replica, digest, batches, segments = reported
+    return pb.RangeDigest(
+        topic_id=replica.topic_id,
+        partition=replica.partition,
+        start_offset=digest.start,
+        end_offset=digest.end,
+        digest=digest.value,
+        version=DIGEST_VERSION,
+        batches=[pb.BatchSummary(**batch._asdict()) for batch in batches],
+        segments=segments,
+    )
+
+
+def _digest_from_wire(wire: pb.RangeDigest) -> ReportedDigest:
+    return ReportedDigest(
+        ReplicaKey(wire.topic_id, wire.partition),
+        RangeDigest(wire.start_offset, wire.end_offset, wire.digest),
+        tuple(
+            BatchSummary(
+                batch.base_offset,
+                batch.record_count,
+                batch.leader_epoch,
+                batch.append_time_ms,
+                batch.crc32c,
+                batch.broker_crc32c,
+            )
+            for batch in wire.batches
+        ),
+        tuple(wire.segments),
     )
 
 
@@ -218,6 +261,16 @@ async def response_to_wire(response: ReplicaFetchResponse) -> pb.ReplicaFetchRes
         session_id=response.session_id,
         takes_hurry=True,
         now_ms=response.now_ms,
+        diverged=[
+            pb.RangeDigest(
+                topic_id=found.replica.topic_id,
+                partition=found.replica.partition,
+                start_offset=found.start,
+                end_offset=found.end,
+                version=DIGEST_VERSION,
+            )
+            for found in response.diverged
+        ],
     )
 
 
@@ -227,4 +280,10 @@ async def response_from_wire(wire: pb.ReplicaFetchResponse) -> ReplicaFetchRespo
         await in_turns(_result_from_wire, wire.partitions),
         wire.session_id,
         wire.now_ms,
+        tuple(
+            DivergedRange(
+                ReplicaKey(found.topic_id, found.partition), found.start_offset, found.end_offset
+            )
+            for found in wire.diverged[:MAX_REPORTED_DIGESTS]
+        ),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import grpc.aio
@@ -14,8 +15,10 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class ScrubService(ScrubServiceServicer):
-    def __init__(self, scrubber: Scrubber) -> None:
+    def __init__(self, scrubber: Scrubber, diverged_ranges: Callable[[], int] = lambda: 0) -> None:
+        """`diverged_ranges`: how many stand now."""
         self._scrubber = scrubber
+        self._diverged_ranges = diverged_ranges
 
     async def Scrub(  # noqa: N802 - the generated name
         self,
@@ -24,10 +27,11 @@ class ScrubService(ScrubServiceServicer):
     ) -> pb.ScrubResponse:
         if request.begin:
             self._scrubber.begin_pass(full_rate=request.full_rate)
-        return pb.ScrubResponse(status=_to_wire(self._scrubber.status()))
+        status = self._scrubber.status()
+        return pb.ScrubResponse(status=_to_wire(status, self._diverged_ranges()))
 
 
-def _to_wire(status: ScrubStatus) -> pb.ScrubStatus:
+def _to_wire(status: ScrubStatus, diverged_ranges: int) -> pb.ScrubStatus:
     state = status.state
     return pb.ScrubStatus(
         enabled=status.enabled,
@@ -42,4 +46,5 @@ def _to_wire(status: ScrubStatus) -> pb.ScrubStatus:
         last_pass_bytes=state.last_pass_bytes,
         bytes_checked=state.bytes_checked,
         damage_found=state.damage_found,
+        diverged_ranges=diverged_ranges,
     )

@@ -228,6 +228,7 @@ class BrokerInspection:
             flushed_offset=log.flushed_offset if log else 0,
             size_bytes=log.size_bytes if log else 0,
             damaged=self._knowledge.damaged_offsets(key),
+            diverged=self._knowledge.diverged_offsets(key),
             **failure_fields(failure, self._knowledge.now()),
         )
 

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from tidelog.inspection.model import (
     NOT_KNOWN,
     DamagedOffsets,
+    DivergedOffsets,
     FollowerState,
     HeardBroker,
     WaitingConsumer,
 )
 from tidelog.model import NO_LEADER
+from tidelog_broker.damage.divergences import Divergences
 from tidelog_broker.damage.replica_repair import ReplicaRepair
 from tidelog_broker.inspection.replica_state import Failure, Now
 from tidelog_broker.partition.partition import Partition
@@ -42,6 +44,7 @@ class ReplicaKnowledge:
         high_watermarks: HighWatermarkEvents,
         clock: Clock,
         damaged_batches: DamagedBatches,
+        divergences: Divergences,
     ) -> None:
         self._manager = manager
         self._repair = repair
@@ -51,6 +54,7 @@ class ReplicaKnowledge:
         self._high_watermarks = high_watermarks
         self._clock = clock
         self._damaged_batches = damaged_batches
+        self._divergences = divergences
 
     def now(self) -> Now:
         return Now(self._clock.monotonic_ms(), self._clock.wall_ms())
@@ -95,6 +99,9 @@ class ReplicaKnowledge:
         return [
             DamagedOffsets(*found) for found in self._damaged_batches.of(key)[:MAX_TOLD_DAMAGED]
         ]
+
+    def diverged_offsets(self, key: ReplicaKey) -> Sequence[DivergedOffsets]:
+        return self._divergences.of(key)
 
     def failure_of(self, key: ReplicaKey) -> Failure | None:
         damage = self._repair.damage_of(key)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 from tidelog.inspection.model import (
     NOT_KNOWN,
     DamagedOffsets,
+    DivergedOffsets,
     FollowerProgress,
     FollowerState,
     LeaderState,
@@ -58,6 +59,8 @@ class Surroundings(Protocol):
 
     def damaged_offsets(self, key: ReplicaKey) -> Sequence[DamagedOffsets]: ...
 
+    def diverged_offsets(self, key: ReplicaKey) -> Sequence[DivergedOffsets]: ...
+
 
 def failure_fields(failure: Failure | None, now: Now) -> dict[str, Any]:
     """Of a `ReplicaState`."""
@@ -99,6 +102,7 @@ def replica_state(partition: Partition, around: Surroundings, now: Now) -> Repli
         follower=around.following(partition) if leading is None else None,
         moving=_moving(partition),
         damaged=around.damaged_offsets(partition.key),
+        diverged=around.diverged_offsets(partition.key),
         **failure_fields(around.failure_of(partition.key), now),
     )
 
@@ -167,7 +171,9 @@ def follower_progress(
 def is_well(replica: ReplicaState, key: LeaderAndIsr | None) -> bool:
     """In sync, not being moved, with a leader, and nobody waiting. `key`: the partition's, as
     this broker has read it last; None: there is none."""
-    if replica.failure or replica.damaged or replica.role in ("damaged", "none"):
+    if replica.failure or replica.damaged or replica.diverged:
+        return False
+    if replica.role in ("damaged", "none"):
         return False
     if key is None or key.leader == NO_LEADER or len(key.isr) < len(key.replicas):
         return False

@@ -19,6 +19,16 @@ from tidelog_broker.storage.scrub_state import ScrubState
 from tidelog_runtime.clock import Clock
 
 
+class DigestCounts(NamedTuple):
+    """Ranges whose digests were compared with those of followers, that could not be, and in which
+    replicas were found to differ, all since the start; and how many of these stand now."""
+
+    compared: int = 0
+    not_compared: int = 0
+    found: int = 0
+    standing: int = 0
+
+
 class BrokerVitals(NamedTuple):
     """`queues`: by the names in QUEUES. `move_sent_bytes`: by follower, and growing.
     `clock_skews_ms`: by broker that was heard lately."""
@@ -33,6 +43,7 @@ class BrokerVitals(NamedTuple):
     move_sent_bytes: Mapping[int, int]
     damaged_batches: Callable[[], int]
     scrub: Callable[[], ScrubState]
+    digests: Callable[[], DigestCounts] = DigestCounts
     clock_skews_ms: Callable[[], Mapping[int, int]] = dict
     retention_paused_ms: Callable[[], int] = int
 
@@ -48,6 +59,7 @@ def broker_vitals(
     crowded_out: Callable[[], CrowdedOut],
     move_sent_bytes: Mapping[int, int],
     damaged_batches: Callable[[], int],
+    digests: Callable[[], DigestCounts],
     scrub: Callable[[], ScrubState],
     clock_check: ClockCheck,
     clock: Clock,
@@ -67,6 +79,7 @@ def broker_vitals(
         producer_names=lambda: len(cache.producer_names),
         move_sent_bytes=move_sent_bytes,
         damaged_batches=damaged_batches,
+        digests=digests,
         scrub=scrub,
         clock_skews_ms=lambda: clock_check.skews_ms(clock.monotonic_ms()),
         retention_paused_ms=lambda: (

@@ -155,6 +155,11 @@ class FetchSession:
         else:
             self.recount[key] = None
 
+    def agreed_offset(self, key: ReplicaKey) -> int:
+        """Up to where the follower's log was found to be the leader's; NO_OFFSET: nowhere."""
+        told = self.partitions.get(key)
+        return NO_OFFSET if told is None else told.entry.position.fetch_offset
+
     def drop(self, key: ReplicaKey) -> None:
         self.news.pop(key, None)
         self.recount.pop(key, None)

@@ -19,6 +19,7 @@ from tidelog.inspection.model import NOT_KNOWN, FollowerState
 from tidelog.model import NO_LEADER
 from tidelog_broker.background import Faults
 from tidelog_broker.partition.partition import Partition
+from tidelog_broker.replication.digest_reports import DigestReports, DigestSource
 from tidelog_broker.replication.follower_context import FollowerContext
 from tidelog_broker.replication.follower_session import FollowerSession
 from tidelog_broker.replication.move_throttle import Receiving
@@ -53,7 +54,9 @@ class Fetchers:
         faults: Faults,
         is_syncing: Callable[[Partition], bool],
         moves: Receiving,
+        digests: DigestSource,
     ) -> None:
+        self._digests = digests
         self._context = context
         self._peers = peers
         self._limits = limits
@@ -114,6 +117,12 @@ class Fetchers:
         if fetcher is not None:
             fetcher.look_again(partition)
 
+    def digest_found(self, partition: Partition) -> None:
+        """The scrub has found what a range of this log holds on the disk, for its leader."""
+        fetcher = self._fetcher_of(partition)
+        if fetcher is not None:
+            fetcher.digests.note(partition)
+
     def progress_of(self, partition: Partition) -> FollowerState | None:
         """None: it follows nobody."""
         fetcher = self._fetcher_of(partition)
@@ -160,6 +169,7 @@ class Fetchers:
                 self._is_syncing,
                 FollowerSession(self._session_numbers, synced=lane.synced),
                 self._moves,
+                DigestReports(self._digests),
             )
             name = f"replica-fetcher-{lane.leader}" + ("-synced" if lane.synced else "")
             task = asyncio.create_task(fetcher.run(), name=name)

@@ -19,6 +19,7 @@ from tidelog_broker.log.errors import AppendOrderError, LogError
 from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.replication.digest_reports import DigestReports
 from tidelog_broker.replication.follower_context import FollowerContext
 from tidelog_broker.replication.follower_events import FollowerEvents
 from tidelog_broker.replication.follower_session import FollowerSession, Lives, Positions
@@ -112,7 +113,9 @@ class ReplicaFetcher:
         is_syncing: Callable[[Partition], bool],
         session: FollowerSession,
         moves: Receiving,
+        digests: DigestReports,
     ) -> None:
+        self.digests = digests
         self._leader = leader
         self._context = context
         self._peers = peers
@@ -158,6 +161,7 @@ class ReplicaFetcher:
         self._held_back.pop(key, None)
         self._adding.pop(key, None)
         self._followed_since.pop(key, None)
+        self.digests.forget(key)
         if self._partitions.pop(key, None) is not None:
             # The next request says so; nobody waits for that.
             self._moved[key] = None
@@ -331,6 +335,7 @@ class ReplicaFetcher:
             synced=self._session.synced,
             forgotten=asked.forgotten,
             now_ms=self._context.wall_ms(),
+            digests=self.digests.next(asyncio.get_running_loop().time()),
         )
 
     async def _fetch(self, address: str, request: ReplicaFetchRequest) -> bool:
@@ -363,6 +368,7 @@ class ReplicaFetcher:
         self._answered_at = asyncio.get_running_loop().time()
         self._events.reached(lives.leader)
         await self._take(response.results)
+        self.digests.answered(response.diverged, self._partitions.__contains__)
         if not self._session.answered(response.session_id, response.results):
             self._begin_anew()
         return True
@@ -411,8 +417,10 @@ class ReplicaFetcher:
             _log.debug("late_answer_dropped", partition=str(partition.name))
         elif answer.diverging is not None:
             self._events.truncated(partition, end, epoch, Cause.DIVERGED)
-        elif answer.batches and self._context.disk:
-            self._context.disk.took(partition.key, "written")
+        elif answer.batches:
+            self.digests.note(partition)
+            if self._context.disk:
+                self._context.disk.took(partition.key, "written")
         if partition.key in self._adding:
             self._moves.received(partition, sum(len(batch.records) for batch in answer.batches))
 

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 
 from tidelog.errors import TidelogError
 from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
+from tidelog_broker.partition.range_digest import BatchSummary, RangeDigest
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_runtime.disk_reports import DiskReport
 from tidelog_runtime.leader_reports import UnreachableLeadersReport
@@ -24,6 +25,28 @@ class ReplicaFetchEntry(NamedTuple):
     replica: ReplicaKey
     position: FetchPosition
     max_bytes: int
+
+
+class ReportedDigest(NamedTuple):
+    """What a follower holds in a range. `batches` and `segments`: where the leader has asked for
+    them, as they are on the follower's disk."""
+
+    replica: ReplicaKey
+    digest: RangeDigest
+    batches: Sequence[BatchSummary] = ()
+    segments: Sequence[str] = ()
+
+
+class DivergedRange(NamedTuple):
+    """Where a leader has other batches than the follower reported."""
+
+    replica: ReplicaKey
+    start: int
+    end: int
+
+
+# Of one request.
+MAX_REPORTED_DIGESTS = 64
 
 
 # As `session_id`: of a request, that it names every partition and opens a session; of a
@@ -45,7 +68,7 @@ class ReplicaFetchRequest(NamedTuple):
     """`session_sequence`: which request of its session this is, from 1 on; with NO_SESSION
     which session of the follower's life. `synced`: which of the follower's two fetches this
     is (see `fetchers`). `forgotten`: partitions that leave the session. `now_ms`: the
-    follower's wall clock; 0: it does not say."""
+    follower's wall clock; 0: it does not say. `digests`: at most MAX_REPORTED_DIGESTS."""
 
     broker_id: int
     broker_epoch: int
@@ -59,6 +82,7 @@ class ReplicaFetchRequest(NamedTuple):
     synced: bool = False
     forgotten: Sequence[ReplicaKey] = ()
     now_ms: int = 0
+    digests: Sequence[ReportedDigest] = ()
 
     @property
     def name(self) -> FetchName:
@@ -88,6 +112,7 @@ class ReplicaFetchResponse(NamedTuple):
     results: Sequence[ReplicaFetchResult]
     session_id: int = NO_SESSION
     now_ms: int = 0
+    diverged: Sequence[DivergedRange] = ()
 
 
 class PeerUnreachableError(Exception):

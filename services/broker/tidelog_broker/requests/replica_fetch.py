@@ -5,22 +5,27 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeAlias
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_OFFSET
 from tidelog_broker.log.errors import LogError
 from tidelog_broker.partition.exchange import FetchAnswer
+from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.replication.fetch_sessions import FetchSession, FetchSessions
 from tidelog_broker.replication.move_throttle import MoveThrottle
 from tidelog_broker.replication.transport import (
     NO_SESSION,
+    DivergedRange,
     FetchName,
     ReplicaFetchEntry,
     ReplicaFetchRequest,
     ReplicaFetchResponse,
     ReplicaFetchResult,
+    ReportedDigest,
 )
 from tidelog_broker.requests.fetch_wait import (
     MAX_RESPONSE_BYTES,
@@ -34,6 +39,12 @@ from tidelog_broker.requests.purgatory import Purgatory
 from tidelog_broker.storage.cold_reads import ColdReads
 from tidelog_runtime.clock import Clock
 
+# Of a follower, which has reported these, and whose log agrees up to the offset of each partition;
+# NO_OFFSET: where that is not known. Returns the ranges whose batches it is to list.
+CompareDigests: TypeAlias = Callable[
+    [int, Sequence[ReportedDigest], Callable[[ReplicaKey], int]], Sequence[DivergedRange]
+]
+
 
 class ReplicaFetch:
     """Serves the followers of the partitions that this broker leads."""
@@ -45,7 +56,9 @@ class ReplicaFetch:
         clock: Clock,
         throttle: MoveThrottle,
         cold_reads: ColdReads,
+        compare_digests: CompareDigests = lambda *_: (),
     ) -> None:
+        self._compare_digests = compare_digests
         self._manager = manager
         self._clock = clock
         self._throttle = throttle
@@ -76,25 +89,33 @@ class ReplicaFetch:
         if session is None:
             return ReplicaFetchResponse(None, (), NO_SESSION)
         results = None
+        diverged: Sequence[DivergedRange] = ()
         try:
-            results = await self._serve(session, request)
+            urgent = self._note_positions(session, request)
+            diverged = self._compare_digests(
+                session.follower, request.digests, session.agreed_offset
+            )
+            results = await self._serve(session, request, urgent)
         finally:
             session.serving = False
             if results is None or session.id == NO_SESSION:
                 # Nobody waits for the answer any more, so nobody knows what was told.
                 session.end()
         session.answered(results)
-        return ReplicaFetchResponse(None, results, NO_SESSION if session.ended else session.id)
+        session_id = NO_SESSION if session.ended else session.id
+        return ReplicaFetchResponse(None, results, session_id, diverged=diverged)
 
     def hurry(self, fetch: FetchName) -> None:
         """Answers it at once, if it waits."""
         self.sessions.hurry(fetch)
 
     async def _serve(
-        self, session: FetchSession, request: ReplicaFetchRequest
+        self,
+        session: FetchSession,
+        request: ReplicaFetchRequest,
+        urgent: list[ReplicaFetchResult],
     ) -> list[ReplicaFetchResult]:
         wanted = enough(request.min_bytes, request.max_bytes)
-        urgent = self._note_positions(session, request)
         woken = asyncio.Event()
         session.wake = woken.set
         deadline = Deadline(request.max_wait_ms, woken)

@@ -14,12 +14,16 @@ from tidelog_broker.edge.replica_codec import (
 )
 from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
 from tidelog_broker.partition.producer_state import ProducerStates
+from tidelog_broker.partition.range_digest import BatchSummary, RangeDigest
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replication.transport import (
+    MAX_REPORTED_DIGESTS,
+    DivergedRange,
     ReplicaFetchEntry,
     ReplicaFetchRequest,
     ReplicaFetchResponse,
     ReplicaFetchResult,
+    ReportedDigest,
 )
 from unit.broker.fake_log import TOPIC_ID, sent_by, stamped
 from unit.loop_turns import in_one_turn
@@ -75,6 +79,42 @@ def test_a_request_arrives_as_it_was_sent(
 def test_a_response_names_its_session() -> None:
     wire = in_one_turn(response_to_wire(ReplicaFetchResponse(None, [], 2**40)))
     assert in_one_turn(response_from_wire(wire)) == ReplicaFetchResponse(None, [], 2**40)
+
+
+REPORTED = ReportedDigest(
+    KEY,
+    RangeDigest(4096, 8200, 2**64 - 1),
+    tuple(BatchSummary.of(stamped(offset, 5).header) for offset in (4096, 4097)),
+    ("00000000000000000000.log",),
+)
+
+
+def request_with(*reported: ReportedDigest) -> ReplicaFetchRequest:
+    return ReplicaFetchRequest(2, 7, 6, 500, 1, 4096, [], digests=reported)
+
+
+def test_digests_arrive_as_they_were_sent() -> None:
+    wire = in_one_turn(request_to_wire(request_with(REPORTED, REPORTED._replace(batches=()))))
+    received = in_one_turn(
+        request_from_wire(pb.ReplicaFetchRequest.FromString(wire.SerializeToString()))
+    )
+    assert received.digests == (REPORTED, REPORTED._replace(batches=()))
+    asked = ReplicaFetchResponse(None, [], 9, diverged=(DivergedRange(KEY, 4096, 8200),))
+    answer = in_one_turn(response_to_wire(asked))
+    again = pb.ReplicaFetchResponse.FromString(answer.SerializeToString())
+    assert in_one_turn(response_from_wire(again)) == asked
+
+
+def test_a_digest_of_another_definition_is_not_compared() -> None:
+    """As a release before or after this one may send it."""
+    wire = in_one_turn(request_to_wire(request_with(REPORTED, REPORTED)))
+    wire.digests[0].version = 2
+    assert in_one_turn(request_from_wire(wire)).digests == (REPORTED,)
+
+
+def test_no_more_digests_are_taken_than_a_request_may_have() -> None:
+    wire = in_one_turn(request_to_wire(request_with(*[REPORTED] * (MAX_REPORTED_DIGESTS + 1))))
+    assert len(in_one_turn(request_from_wire(wire)).digests) == MAX_REPORTED_DIGESTS
 
 
 def test_data_arrives_as_it_was_sent() -> None:

@@ -9,6 +9,7 @@ from tidelog.errors import TidelogError
 from tidelog.inspection.model import (
     NOT_KNOWN,
     DamagedOffsets,
+    DivergedOffsets,
     FollowerProgress,
     FollowerState,
     ReplicaState,
@@ -34,6 +35,7 @@ class Around:
         self.problem = ""
         self.waiting: list[WaitingConsumer] = []
         self.damaged: list[DamagedOffsets] = []
+        self.diverged: list[DivergedOffsets] = []
 
     def session_of(self, partition: Partition, follower: int) -> int:  # noqa: ARG002
         return 10 * follower
@@ -52,6 +54,9 @@ class Around:
 
     def damaged_offsets(self, key: ReplicaKey) -> Sequence[DamagedOffsets]:  # noqa: ARG002
         return self.damaged
+
+    def diverged_offsets(self, key: ReplicaKey) -> Sequence[DivergedOffsets]:  # noqa: ARG002
+        return self.diverged
 
 
 def described(partition: Partition, around: Around | None = None) -> ReplicaState:

@@ -20,7 +20,7 @@ from tidelog_broker.replication.transport import ReplicaFetchRequest, ReplicaFet
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Moving
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
-from unit.broker.broker_parts import DiskNotes, address_of, on, settled
+from unit.broker.broker_parts import DiskNotes, KeptDigests, address_of, on, settled
 from unit.broker.fake_log import TOPIC_ID, FakeLog, Notes, epoch_of, state
 from unit.metadata.virtual_time import virtual_clock
 
@@ -50,6 +50,7 @@ class Broker:
             Faults(),
             lambda _: False,
             MoveThrottle(3, MetadataCache(Keys("test")), virtual_clock(), lambda: None),
+            KeptDigests(),
         )
 
     def wall_ms(self) -> int:

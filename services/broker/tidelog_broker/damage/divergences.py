@@ -1,0 +1,352 @@
+"""Ranges of offsets in which two replicas hold different committed batches ("Replica digest" in
+ARCHITECTURE.md). Each stands until the range is found equal, or is gone; nothing is deleted for it.
+
+`evidence/` has a file for each: `.diverged` while it stands, `.resolved` afterwards. Only the
+latter are deleted, after EVIDENCE_RETENTION_MS, or the oldest beyond MAX_RESOLVED_FILES.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+from typing import NamedTuple
+
+import structlog
+
+from tidelog.inspection.model import DivergedOffsets
+from tidelog.model import NO_OFFSET, TopicPartition
+from tidelog.state_changes.event import NO_CHANGE, Cause, Change, Detail, Kind, Stage
+from tidelog_broker.background import RunBlocking
+from tidelog_broker.log.checked_file import DamagedFileError, read_checked, write_checked
+from tidelog_broker.log.disk import Disk
+from tidelog_broker.partition.range_digest import RangeDigest
+from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.replicas.replica_manager import ReplicaManager
+from tidelog_broker.storage.damaged_batches import EVIDENCE_RETENTION_MS
+from tidelog_broker.storage.log_directory import LogDirectory
+from tidelog_runtime.clock import Clock
+
+# What is found beyond this is counted and logged, and not kept.
+MAX_STANDING = 1_000
+MAX_RESOLVED_FILES = 1_000
+# How often standing ones are checked for a range or a replica that is gone.
+SWEEP_INTERVAL_S = 30.0
+# In what one replica says of itself.
+MAX_DESCRIBED = 20
+_KIND = "divergence"
+_DIVERGED, _RESOLVED = "diverged", "resolved"
+_NAME = re.compile(
+    r"(?P<topic_id>[A-Za-z0-9_-]{22})\.(?P<partition>\d+)@(?P<start>\d+)\.(?P<found_ms>\d+)"
+    r"\.broker-(?P<broker>\d+)\.(?P<state>diverged|resolved)"
+)
+
+_log = structlog.get_logger()
+
+
+class Place(NamedTuple):
+    """Of one divergence: a replica here, the broker that has the other one (this broker: its own
+    disk), and where the range begins."""
+
+    key: ReplicaKey
+    broker_id: int
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """`own` and `other`: digests of the range, in hexadecimal. `batch_offset`: of the first batch
+    that differs; NO_OFFSET: not known yet."""
+
+    topic: str
+    end: int
+    own: str
+    other: str
+    found_at_ms: int
+    batch_offset: int = NO_OFFSET
+    own_batch: str = ""
+    other_batch: str = ""
+    own_segments: tuple[str, ...] = ()
+    other_segments: tuple[str, ...] = ()
+
+    def details(self, place: Place, own_id: int) -> dict[str, Detail]:
+        detail: dict[str, Detail] = {
+            "other_broker": place.broker_id,
+            "first_offset": place.start,
+            "next_offset": self.end,
+            "digest": self.own,
+            "other_digest": self.other,
+        }
+        if place.broker_id == own_id:
+            detail["why"] = "the disk holds other batches than were appended"
+        if self.batch_offset != NO_OFFSET:
+            detail["batch_offset"] = self.batch_offset
+            detail["batch"], detail["other_batch"] = self.own_batch, self.other_batch
+        if self.own_segments:
+            detail["segments"] = list(self.own_segments)
+        if self.other_segments:
+            detail["other_segments"] = list(self.other_segments)
+        return detail
+
+
+class Divergences:
+    """What stands; `run` keeps the files as long as the broker runs."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: PurePath,
+        logs: LogDirectory,
+        manager: ReplicaManager,
+        clock: Clock,
+        run_blocking: RunBlocking,
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._logs = logs
+        self._manager = manager
+        self._clock = clock
+        self._run_blocking = run_blocking
+        self._standing: dict[Place, Divergence] = {}
+        self._changes: dict[Place, Change] = {}
+        self._unwritten: set[Place] = set()
+        self._is_changed = asyncio.Event()
+        self.found_total = 0
+
+    @property
+    def count(self) -> int:
+        return len(self._standing)
+
+    def load(self) -> None:
+        """Those that former incarnations of this broker found. Blocks; raises OSError."""
+        for name in sorted(self._disk.list_names(self._directory)):
+            match = _NAME.fullmatch(name)
+            if match is None or match["state"] != _DIVERGED:
+                continue
+            key = ReplicaKey(match["topic_id"], int(match["partition"]))
+            try:
+                value = read_checked(self._disk, self._directory / name, _KIND)
+                found = Divergence(**{**value["divergence"], **_tuples(value["divergence"])})
+            except (DamagedFileError, TypeError, KeyError) as error:
+                _log.warning("divergence_not_read", file=name, reason=str(error))
+                continue
+            self._standing[Place(key, int(match["broker"]), int(match["start"]))] = found
+
+    # -- found -------------------------------------------------------------------------
+
+    def found(self, key: ReplicaKey, broker_id: int, own: RangeDigest, other: RangeDigest) -> bool:
+        """The replica here has `own` in a range, that of the broker `other`. A divergence of a
+        range with the same start is the same one. Returns whether it has yet to be `located`."""
+        name = self._logs.name_of(key)
+        if name is None:
+            return False
+        place = Place(key, broker_id, own.start)
+        known = self._standing.get(place)
+        if known is not None:
+            if (known.end, known.own, known.other) != (own.end, str(own), str(other)):
+                changed = replace(known, end=own.end, own=str(own), other=str(other))
+                self._keep(place, changed)
+            return not known.own_segments
+        self.found_total += 1
+        found = Divergence(name.topic, own.end, str(own), str(other), self._clock.wall_ms())
+        subject = f"divergence-{key.topic_id}-{key.partition}-{own.start}-{broker_id}"
+        change = self._manager.state_changes.standing(subject, Cause.DIVERGED)
+        if len(self._standing) < MAX_STANDING:
+            self._changes[place] = change
+            self._keep(place, found)
+        self._tell(Stage.REQUESTED, place, name, change, found.details(place, self._own_id))
+        return place in self._standing
+
+    def located(self, place: Place, located: Divergence) -> None:
+        """With the first batch that differs, if there is one, and the files."""
+        if place not in self._standing or self._standing[place] == located:
+            return
+        is_news = self._standing[place].batch_offset != located.batch_offset
+        self._keep(place, located)
+        name = self._logs.name_of(place.key)
+        if name is not None and is_news:
+            details = located.details(place, self._own_id)
+            self._tell(Stage.RECEIVED, place, name, self._change_of(place), details)
+
+    def standing(self, place: Place) -> Divergence | None:
+        return self._standing.get(place)
+
+    def equal(self, key: ReplicaKey, broker_id: int, digest: RangeDigest) -> None:
+        """Both replicas have the same in this range."""
+        if not self._standing:
+            return
+        place = Place(key, broker_id, digest.start)
+        known = self._standing.get(place)
+        if known is not None and known.end <= digest.end:
+            self._resolve(place, "both replicas hold the same batches there again")
+
+    @property
+    def _own_id(self) -> int:
+        return self._manager.broker_id
+
+    def _change_of(self, place: Place) -> Change:
+        """Of one that a former incarnation found its id is not known any more."""
+        return self._changes.get(place, NO_CHANGE._replace(cause=Cause.DIVERGED))
+
+    def _keep(self, place: Place, divergence: Divergence) -> None:
+        self._standing[place] = divergence
+        self._unwritten.add(place)
+        self._is_changed.set()
+
+    def _resolve(self, place: Place, why: str) -> None:
+        divergence = self._standing.pop(place)
+        change = self._change_of(place)
+        self._changes.pop(place, None)
+        name = self._logs.name_of(place.key) or TopicPartition(divergence.topic, place.key[1])
+        details = {**divergence.details(place, self._own_id), "end": why}
+        self._tell(Stage.COMPLETED, place, name, change, details)
+        self._unwritten.add(place)
+        self._is_changed.set()
+
+    def _tell(
+        self,
+        stage: Stage,
+        place: Place,
+        name: TopicPartition,
+        change: Change,
+        details: dict[str, Detail],
+    ) -> None:
+        partition = self._manager.find(place.key)
+        self._manager.state_changes.tell(
+            Kind.REPLICA_DIVERGED,
+            stage,
+            change=change,
+            name=name,
+            topic_id=place.key.topic_id,
+            broker=self._own_id,
+            broker_epoch=self._manager.broker_epoch,
+            leader_epoch=partition.leader_epoch if partition is not None else -1,
+            revision=partition.revision if partition is not None else 0,
+            details=details,
+        )
+
+    # -- described ---------------------------------------------------------------------
+
+    def of(self, key: ReplicaKey) -> list[DivergedOffsets]:
+        """The first MAX_DESCRIBED of one replica."""
+        if not self._standing:
+            return []
+        places = sorted(place for place in self._standing if place.key == key)
+        return [self._described(place) for place in places[:MAX_DESCRIBED]]
+
+    def _described(self, place: Place) -> DivergedOffsets:
+        found = self._standing[place]
+        return DivergedOffsets(
+            broker_id=place.broker_id,
+            first_offset=place.start,
+            next_offset=found.end,
+            digest=found.own,
+            other_digest=found.other,
+            batch_offset=found.batch_offset,
+            batch=found.own_batch,
+            other_batch=found.other_batch,
+            segments=found.own_segments,
+            other_segments=found.other_segments,
+            found_at_ms=found.found_at_ms,
+            evidence=f"{self._directory.name}/{_file_name(place, found.found_at_ms, _DIVERGED)}",
+        )
+
+    # -- kept --------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(SWEEP_INTERVAL_S if self._standing else None):
+                    await self._is_changed.wait()
+            except TimeoutError:
+                pass
+            self._is_changed.clear()
+            self.sweep()
+            try:
+                await self._write()
+            except OSError as error:
+                _log.error("divergence_not_written", reason=str(error))
+
+    def sweep(self) -> None:
+        """Those whose range or replica is gone need no attention any more."""
+        for place, found in list(self._standing.items()):
+            why = self._why_gone(place, found.end)
+            if why:
+                self._resolve(place, why)
+
+    def _why_gone(self, place: Place, end: int) -> str:
+        if self._logs.is_out(place.key):
+            return ""
+        log = self._logs.log_of(place.key)
+        if log is None:
+            return "" if self._logs.name_of(place.key) else "the replica is not here any more"
+        if log.log_start_offset >= end:
+            return "the records have expired"
+        if log.log_end_offset < end:
+            return "the replica here was cut below"
+        partition = self._manager.find(place.key)
+        state = partition.state if partition is not None else None
+        if state is not None and place.broker_id not in state.replicas:
+            return "the other replica is not assigned any more"
+        return ""
+
+    async def _write(self) -> None:
+        unwritten, self._unwritten = self._unwritten, set()
+        standing = {place: self._standing.get(place) for place in unwritten}
+        if not standing:
+            return
+
+        def write() -> None:
+            for place, found in standing.items():
+                if found is None:
+                    self._rename_resolved(place)
+                else:
+                    self._write_file(place, found)
+            self._delete_old()
+
+        await self._run_blocking(write)
+
+    def _write_file(self, place: Place, found: Divergence) -> None:
+        value = {
+            "partition": place.key.partition,
+            "broker": self._own_id,
+            "other_broker": place.broker_id,
+            "first_offset": place.start,
+            "divergence": {name: getattr(found, name) for name in Divergence.__slots__},
+        }
+        path = self._directory / _file_name(place, found.found_at_ms, _DIVERGED)
+        write_checked(self._disk, path, _KIND, value, sync=True)
+
+    def _rename_resolved(self, place: Place) -> None:
+        prefix, suffix = _prefix(place), f".broker-{place.broker_id}.{_DIVERGED}"
+        for name in self._disk.list_names(self._directory):
+            if name.startswith(prefix) and name.endswith(suffix):
+                target = name.removesuffix(_DIVERGED) + _RESOLVED
+                self._disk.rename(self._directory / name, self._directory / target)
+
+    def _delete_old(self) -> None:
+        found = (_NAME.fullmatch(name) for name in self._disk.list_names(self._directory))
+        resolved = sorted(
+            (int(match["found_ms"]), match[0])
+            for match in found
+            if match is not None and match["state"] == _RESOLVED
+        )
+        oldest_ms = self._clock.wall_ms() - EVIDENCE_RETENTION_MS
+        surplus = len(resolved) - MAX_RESOLVED_FILES
+        for position, (found_ms, name) in enumerate(resolved):
+            if position < surplus or found_ms < oldest_ms:
+                self._disk.remove(self._directory / name)
+
+
+def _prefix(place: Place) -> str:
+    return f"{place.key.topic_id}.{place.key.partition}@{place.start}."
+
+
+def _file_name(place: Place, found_at_ms: int, state: str) -> str:
+    return f"{_prefix(place)}{found_at_ms}.broker-{place.broker_id}.{state}"
+
+
+def _tuples(value: dict[str, object]) -> dict[str, object]:
+    """JSON knows lists alone."""
+    return {name: tuple(held) for name, held in value.items() if isinstance(held, list)}

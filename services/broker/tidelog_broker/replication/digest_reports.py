@@ -1,0 +1,98 @@
+"""The follower's side of the comparison of replicas: which digests the next fetch reports ("Replica
+digest" in ARCHITECTURE.md)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import islice
+from typing import Protocol
+
+from tidelog_broker.partition.partition import Partition
+from tidelog_broker.partition.range_digest import LogDigests
+from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.replication.transport import (
+    MAX_REPORTED_DIGESTS,
+    DivergedRange,
+    ReportedDigest,
+)
+from tidelog_broker.storage.replica_digests import ReadBatches, ReadDone
+
+# Fetches in between report nothing, so that a busy follower spends no time on it.
+REPORT_INTERVAL_S = 0.25
+# Partitions that one fetch looks at.
+MAX_EXAMINED = 256
+# Ranges whose batches wait to be listed; a fetch lists those of one.
+MAX_LISTED = 16
+
+
+class DigestSource(Protocol):
+    """`ReplicaDigests` of the broker."""
+
+    def of(self, key: ReplicaKey) -> LogDigests | None: ...
+
+    def read(self, key: ReplicaKey, start: int, end: int, done: ReadDone) -> bool: ...
+
+    def read_open(self, key: ReplicaKey) -> None: ...
+
+
+class DigestReports:
+    """Those of one fetcher. A report that no answer follows is sent again: a log forgets it only
+    once it has been `answered`."""
+
+    def __init__(self, digests: DigestSource) -> None:
+        self._digests = digests
+        # Partitions that may have something to report.
+        self._noted: dict[ReplicaKey, Partition] = {}
+        self._listed: list[ReportedDigest] = []
+        self._sent: list[ReportedDigest] = []
+        self._due_s = -math.inf
+
+    def note(self, partition: Partition) -> None:
+        self._noted[partition.key] = partition
+
+    def forget(self, key: ReplicaKey) -> None:
+        self._noted.pop(key, None)
+        self._listed = [listed for listed in self._listed if listed.replica != key]
+
+    def next(self, now_s: float) -> Sequence[ReportedDigest]:
+        """For the request that is made now, whose positions are those of the logs now."""
+        self._sent = []
+        if now_s < self._due_s or not (self._noted or self._listed):
+            return ()
+        self._due_s = now_s + REPORT_INTERVAL_S
+        for key in list(islice(self._noted, MAX_EXAMINED)):
+            partition = self._noted.pop(key)
+            digests = self._digests.of(key)
+            if digests is not None:
+                self._report(partition, digests)
+            if digests is not None and digests.has_reports(partition.log.log_start_offset):
+                self._noted[key] = partition
+        listed, self._listed = self._listed[:1], self._listed[1:]
+        return [*self._sent, *listed]
+
+    def _report(self, partition: Partition, digests: LogDigests) -> None:
+        room = MAX_REPORTED_DIGESTS - 1 - len(self._sent)
+        found = digests.reports(partition.high_watermark, partition.log.log_start_offset, room)
+        self._sent += [ReportedDigest(partition.key, digest) for digest in found]
+        self._digests.read_open(partition.key)
+
+    def answered(
+        self, diverged: Sequence[DivergedRange], is_followed: Callable[[ReplicaKey], bool]
+    ) -> None:
+        """The leader has what was sent; it wants to know the batches of these ranges."""
+        for replica, digest, _, _ in self._sent:
+            digests = self._digests.of(replica)
+            if digests is not None:
+                digests.reported(digest)
+        self._sent = []
+        for replica, start, end in diverged:
+            if is_followed(replica):
+                self._digests.read(replica, start, end, partial(self._list, replica))
+
+    def _list(self, replica: ReplicaKey, found: ReadBatches) -> None:
+        if found.digest is not None and len(self._listed) < MAX_LISTED:
+            self._listed.append(
+                ReportedDigest(replica, found.digest, found.batches, found.segments)
+            )

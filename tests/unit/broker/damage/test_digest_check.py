@@ -1,0 +1,280 @@
+"""A leader compares what followers report with what it holds, and reports what differs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tidelog.model import NO_OFFSET, Batch
+from tidelog.state_changes.event import Kind
+from tidelog_broker.damage.digest_check import DigestCheck
+from tidelog_broker.damage.divergences import Divergences
+from tidelog_broker.log.log import Log
+from tidelog_broker.partition.range_digest import (
+    BatchSummary,
+    LogDigests,
+    RangeDigest,
+    batch_digest,
+)
+from tidelog_broker.replication.digest_reports import DigestReports
+from tidelog_broker.replication.transport import DivergedRange, ReportedDigest
+from tidelog_broker.storage.replica_digests import ReplicaDigests
+from unit.broker.broker_parts import (
+    DATA,
+    KEY,
+    KeptDigests,
+    Replicas,
+    at_work,
+    in_place,
+    settled,
+    stages,
+)
+from unit.broker.log.builders import batch_at, batches_from
+
+FOLLOWER = 2
+RANGE = 4_096
+
+
+def digest_of(batches: list[Batch]) -> RangeDigest:
+    headers = [batch.header for batch in batches]
+    value = sum(map(batch_digest, headers)) % (1 << 64)
+    return RangeDigest(headers[0].base_offset, headers[-1].next_offset, value)
+
+
+def report_of(batches: list[Batch], *, listed: bool = False) -> ReportedDigest:
+    if not listed:
+        return ReportedDigest(KEY, digest_of(batches))
+    summaries = [BatchSummary.of(batch.header) for batch in batches]
+    return ReportedDigest(KEY, digest_of(batches), summaries, ["theirs.log"])
+
+
+class Leader:
+    """Broker 1 leads one partition with ten batches."""
+
+    def __init__(self) -> None:
+        self.replicas = Replicas()
+        self.replicas.logs.damaged_batches.prepare()
+        self.digests = ReplicaDigests(self.replicas.disk, self.replicas.logs, in_place)
+        self.divergences = self.new_divergences()
+        self.check = DigestCheck(self.digests, self.divergences, self.replicas.manager)
+        self.held = batches_from(0, 10)
+        self.agreed = 10
+
+    def new_divergences(self) -> Divergences:
+        replicas = self.replicas
+        return Divergences(
+            replicas.disk,
+            DATA / "evidence",
+            replicas.logs,
+            replicas.manager,
+            replicas.clock,
+            in_place,
+        )
+
+    async def start(self) -> Leader:
+        await self.replicas.take()
+        self.log.append(self.held)
+        return self
+
+    @property
+    def log(self) -> Log:
+        log = self.replicas.logs.log_of(KEY)
+        assert log is not None
+        return log
+
+    async def reported(self, *reports: ReportedDigest) -> list[DivergedRange]:
+        """By the follower, and all that follows from it."""
+        async with at_work(self.digests.run()), at_work(self.divergences.run()):
+            asked = self.check.compare(FOLLOWER, reports, lambda _: self.agreed)
+            await settled()
+        return list(asked)
+
+    def told(self) -> list[str]:
+        return stages(self.replicas.told(Kind.REPLICA_DIVERGED))
+
+    def files(self) -> list[str]:
+        return [n.rsplit(".", 1)[1] for n in self.replicas.disk.list_names(DATA / "evidence")]
+
+
+def others(position: int = 4) -> list[Batch]:
+    """The leader's batches but for one, whose checksums hold too."""
+    batches = batches_from(0, 10)
+    batches[position] = batch_at(position, records=b"another record")
+    return batches
+
+
+async def test_equal_digests_raise_nothing() -> None:
+    leads = await Leader().start()
+    assert await leads.reported(report_of(leads.held)) == []
+    assert (leads.check.compared, leads.check.differing, leads.divergences.count) == (1, 0, 0)
+    assert leads.told() == []
+
+
+async def test_a_batch_that_differs_is_reported_and_located() -> None:
+    leads = await Leader().start()
+    asked = await leads.reported(report_of(others()))
+    assert asked == [DivergedRange(KEY, 0, 10)]
+    assert leads.told() == ["replica_diverged requested"]
+    assert await leads.reported(report_of(others(), listed=True)) == []
+    assert leads.told() == ["replica_diverged requested", "replica_diverged received"]
+    (found,) = leads.divergences.of(KEY)
+    assert (found.broker_id, found.first_offset, found.next_offset) == (FOLLOWER, 0, 10)
+    assert (found.digest, found.other_digest) == (
+        str(digest_of(leads.held)),
+        str(digest_of(others())),
+    )
+    assert found.batch_offset == 4
+    assert found.batch == str(BatchSummary.of(leads.held[4].header))
+    assert found.other_batch == str(BatchSummary.of(others()[4].header))
+    assert (found.segments, found.other_segments) == (
+        ("00000000000000000000.log",),
+        ("theirs.log",),
+    )
+    assert leads.files() == ["diverged"]
+    content = leads.replicas.disk.read_file(DATA / found.evidence)
+    assert json.loads(content.split(b"\n")[1])["divergence"]["batch_offset"] == 4
+
+
+async def test_the_same_divergence_is_reported_once() -> None:
+    leads = await Leader().start()
+    await leads.reported(report_of(others()), report_of(others()))
+    await leads.reported(report_of(others()))
+    assert leads.told() == ["replica_diverged requested"]
+    assert (leads.divergences.count, leads.divergences.found_total) == (1, 1)
+
+
+async def test_it_outlives_a_restart_and_ends_when_both_are_equal_again() -> None:
+    leads = await Leader().start()
+    await leads.reported(report_of(others()))
+    leads.divergences = leads.new_divergences()
+    leads.divergences.load()
+    assert leads.divergences.count == 1
+    leads.check = DigestCheck(leads.digests, leads.divergences, leads.replicas.manager)
+    await leads.reported(report_of(leads.held))
+    assert leads.divergences.count == 0
+    assert leads.files() == ["resolved"]
+    assert leads.told()[-1] == "replica_diverged completed"
+
+
+async def test_one_that_was_cut_or_deleted_is_no_divergence_any_more() -> None:
+    leads = await Leader().start()
+    await leads.reported(report_of(others()))
+    leads.log.truncate_to(3)
+    leads.divergences.sweep()
+    assert leads.divergences.count == 0
+
+
+async def test_what_the_logs_may_not_share_is_not_compared() -> None:
+    leads = await Leader().start()
+    for agreed in (NO_OFFSET, 9):
+        leads.agreed = agreed
+        assert await leads.reported(report_of(others())) == []
+    assert leads.check.compared == 0
+
+
+async def test_what_memory_lacks_is_read_from_the_disk() -> None:
+    leads = await Leader().start()
+    leads.log.digest_ranges(RANGE)
+    assert leads.log.digests.of(0, 10) is None
+    await leads.reported(report_of(leads.held))
+    assert (leads.check.compared, leads.check.differing) == (1, 0)
+    await leads.reported(report_of(others()))
+    assert leads.divergences.count == 1
+
+
+async def test_a_range_that_still_grows_is_compared_later() -> None:
+    leads = await Leader().start()
+    await leads.reported(report_of(leads.held[:7]))
+    assert leads.check.compared == 0
+
+
+async def test_a_cut_while_the_disk_is_read_compares_nothing() -> None:
+    leads = await Leader().start()
+    leads.log.digest_ranges(RANGE)
+    leads.check.compare(FOLLOWER, [report_of(others())], lambda _: 10)
+    leads.log.truncate_to(5)
+    async with at_work(leads.digests.run()):
+        await settled()
+    assert leads.check.compared == 0
+
+
+async def test_a_disk_that_holds_another_batch_than_was_appended_is_reported() -> None:
+    leads = await Leader().start()
+    leads.check.scrubbed(KEY, digest_of(leads.held))
+    assert leads.divergences.count == 0
+    leads.check.scrubbed(KEY, digest_of(others()))
+    (found,) = leads.divergences.of(KEY)
+    assert found.broker_id == leads.replicas.manager.broker_id
+
+
+async def test_without_digests_nothing_is_compared() -> None:
+    leads = await Leader().start()
+    leads.log.digest_ranges(0)
+    assert await leads.reported(report_of(others())) == []
+    assert leads.divergences.count == 0
+
+
+# The follower's side.
+
+
+@pytest.fixture
+async def follows() -> Leader:
+    """Whose log is taken for a follower's."""
+    leads = await Leader().start()
+    partition = leads.replicas.manager.find(KEY)
+    assert partition is not None
+    partition.high_watermark = 10
+    return leads
+
+
+async def test_a_follower_reports_what_is_committed_until_it_is_answered(follows: Leader) -> None:
+    partition = follows.replicas.manager.find(KEY)
+    assert partition is not None
+    digests = KeptDigests()
+    digests.kept[KEY] = follows.log.digests
+    reports = DigestReports(digests)
+    assert reports.next(0.0) == ()
+    reports.note(partition)
+    assert list(reports.next(1.0)) == [report_of(follows.held)]
+    assert list(reports.next(1.1)) == []  # it is too soon
+    assert list(reports.next(2.0)) == [report_of(follows.held)]
+    reports.answered((), lambda _: True)
+    assert list(reports.next(3.0)) == []
+    partition.high_watermark = 9
+    follows.log.append([batch_at(10)])
+    reports.note(partition)
+    assert list(reports.next(4.0)) == []
+    partition.high_watermark = 11
+    assert len(reports.next(5.0)) == 1
+
+
+async def test_a_follower_lists_the_batches_that_its_leader_asks_for(follows: Leader) -> None:
+    digests = follows.digests
+    reports = DigestReports(digests)
+    async with at_work(digests.run()):
+        reports.answered([DivergedRange(KEY, 0, 10)], lambda _: True)
+        await settled()
+    (listed,) = reports.next(1.0)
+    assert listed.digest == digest_of(follows.held)
+    assert listed.batches == [BatchSummary.of(batch.header) for batch in follows.held]
+    assert listed.segments == ["00000000000000000000.log"]
+    assert list(reports.next(2.0)) == []
+
+
+async def test_a_follower_reads_what_its_memory_lacks_and_reports_it_then(follows: Leader) -> None:
+    partition = follows.replicas.manager.find(KEY)
+    assert partition is not None
+    follows.log.digest_ranges(RANGE)
+    reports = DigestReports(follows.digests)
+    reports.note(partition)
+    async with at_work(follows.digests.run()):
+        assert list(reports.next(1.0)) == []
+        await settled()
+    assert list(reports.next(2.0)) == [report_of(follows.held)]
+
+
+def test_of_many_ranges_the_oldest_are_left_to_the_scrub() -> None:
+    digests = LogDigests(1, 0)
+    digests.appended(batches_from(0, 400))
+    assert len(digests.reports(400, 0, 1000)) <= 257
