@@ -40,7 +40,8 @@ def scrub(
     """Check every batch on the disks of brokers.
 
     A new pass begins now. Brokers do this by themselves once in scrub_period_ms. Damage is
-    repaired from other replicas, and shown by explain where there are none.
+    repaired from other replicas, and shown by explain where there are none. What replicas hold is
+    compared, too: DIVERGED counts the ranges of offsets in which two of them differ.
     """
     if full_rate and status:
         raise typer.BadParameter(
@@ -71,7 +72,7 @@ async def _scrub(
     if session.as_json:
         write_json([{"broker_id": broker_id} | asdict(state) for broker_id, state in found.items()])
         return
-    columns = ("BROKER", "PASS", "CHECKED", "LAST PASS ENDED", "DAMAGE FOUND")
+    columns = ("BROKER", "PASS", "CHECKED", "LAST PASS ENDED", "DAMAGE FOUND", "DIVERGED")
     write_table(columns, [_row(broker_id, state) for broker_id, state in found.items()])
     if begin:
         write_note("Watch it with: tidelog brokers scrub --status")
@@ -86,4 +87,5 @@ def _row(broker_id: int, state: ScrubProgress) -> tuple[object, ...]:
         share if state.running else "-",
         timestamp_text(state.last_pass_ended_ms) if state.last_pass_ended_ms else "never",
         state.damage_found,
+        state.diverged_ranges,
     )

@@ -124,6 +124,12 @@ def _problem(told: ReplicaState | None, silence: str) -> str:
         return silence
     if told.failure:
         return f"{told.failure}: {told.failure_message}"
+    if told.diverged:
+        first = told.diverged[0]
+        return (
+            f"replicas_diverged: broker {first.broker_id} holds other committed records at offsets "
+            f"{first.first_offset} to {first.next_offset - 1}"
+        )
     return told.follower.problem if told.follower else ""
 
 

@@ -23,6 +23,7 @@ STATUS = scrub_pb2.ScrubStatus(
     pass_bytes=250,
     last_pass_ended_ms=1_700_000_000_000,
     damage_found=3,
+    diverged_ranges=2,
 )
 
 
@@ -76,7 +77,7 @@ def test_a_pass_is_begun_on_every_running_broker_unless_only_its_status_is_asked
     assert result.exit_code == ExitStatus.DONE
     assert broker.requests == [scrub_pb2.ScrubRequest(begin=begin, full_rate=full_rate)]
     row = result.stdout.splitlines()[1].split()
-    assert row == ["1", "running", "25", "%", "2023-11-14T22:13:20.000Z", "3"]
+    assert row == ["1", "running", "25", "%", "2023-11-14T22:13:20.000Z", "3", "2"]
 
 
 def test_its_json_has_all_that_the_broker_says(commands: Commands, broker: ScrubbingBroker) -> None:

@@ -62,6 +62,7 @@ DISK_FULL = "disk_full"
 DISK_ERROR = "disk_error"
 REPLICA_CORRUPT = "replica_corrupt"
 RECORDS_DAMAGED = "records_damaged"  # on the last disk that held them
+REPLICAS_DIVERGED = "replicas_diverged"  # committed batches differ, and are sound
 # About control and the store.
 COMMAND_OVERDUE = "command_overdue"
 COMMAND_BACKLOG = "command_backlog"
@@ -99,6 +100,7 @@ ORDER = (
     MANY_CONNECTIONS,
     CPU_STARVED,
     RECORDS_DAMAGED,
+    REPLICAS_DIVERGED,
     REPLICA_CUT_OFF,
     REPLICA_SLOW,
     REPLICA_CATCHING_UP,

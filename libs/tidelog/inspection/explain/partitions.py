@@ -9,6 +9,7 @@ from functools import partial
 from tidelog.inspection.explain import causes, next_steps
 from tidelog.inspection.explain.causes import Reason, Root, Symptom
 from tidelog.inspection.explain.cluster_view import ClusterView, Life
+from tidelog.inspection.explain.divergences import diverged_replicas
 from tidelog.inspection.explain.elections import no_leader, unclean_election
 from tidelog.inspection.explain.moves import move_waits
 from tidelog.inspection.explain.replicas import (
@@ -43,6 +44,7 @@ def symptoms(view: ClusterView) -> Iterator[Symptom]:
             yield from _of_led(view, key)
     yield from _failures(view)
     yield from _damaged_records(view)
+    yield from diverged_replicas(view)
 
 
 def _of_led(view: ClusterView, key: PartitionKeyState) -> Iterator[Symptom]:

@@ -7,7 +7,13 @@ from dataclasses import replace
 import pytest
 
 from tidelog.inspection.explain import Listening
-from tidelog.inspection.model import DamagedOffsets, Departure, FollowerState, RejectedStart
+from tidelog.inspection.model import (
+    DamagedOffsets,
+    Departure,
+    DivergedOffsets,
+    FollowerState,
+    RejectedStart,
+)
 from unit.inspection.explain.described import (
     NOW_MS,
     DescribedCluster,
@@ -467,6 +473,53 @@ def test_records_that_no_replica_can_read_are_named_by_their_offsets(
     assert "records of sea/0 at offsets 5 to 8, 20 to 20 cannot be read" in damaged.summary
     assert "all others from 0 to 99 can be read" in said(damaged)
     assert "--on-damage skip" in damaged.next_step
+
+
+def test_replicas_that_hold_different_records_are_named_with_both_digests_and_files(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0")
+    other = DivergedOffsets(
+        2,
+        0,
+        40,
+        "00000000000000aa",
+        "00000000000000bb",
+        batch_offset=20,
+        batch="offset 20, 5 records",
+        other_batch="offset 20, 6 records",
+        segments=("00000000000000000000.log",),
+        other_segments=("00000000000000000007.log",),
+        evidence="evidence/x.diverged",
+    )
+    cluster.replica("sea/0", 1, diverged=(other,))
+    diverged = found(cluster.explain(), "replicas_diverged")
+    assert (diverged.severity, diverged.topic, diverged.partition) == ("critical", "sea", 0)
+    assert diverged.summary == (
+        "the replicas of sea/0 on brokers 1, 2 hold different committed records, at offsets 0 to "
+        "39; the checksums of all of them hold"
+    )
+    line = said(diverged)
+    assert "broker-1 has digest 00000000000000aa at offsets 0 to 39" in line
+    assert "broker 2 00000000000000bb; the first batch that differs is offset 20, 5 records" in line
+    assert "00000000000000000000.log on broker 1 and 00000000000000000007.log on broker 2" in line
+    assert "evidence/x.diverged in the data_dir of broker 1" in line
+    assert "tidelog leaders move sea/0=BROKER" in diverged.next_step
+
+
+def test_a_disk_that_holds_other_records_than_were_written_is_named(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0")
+    own = DivergedOffsets(2, 0, 40, "00000000000000aa", "00000000000000bb")
+    cluster.replica("sea/0", 2, diverged=(own,))
+    diverged = found(cluster.explain(), "replicas_diverged")
+    assert diverged.summary.startswith(
+        "the disk of broker 2 holds other committed records of sea/0"
+    )
+    assert "appended digest 00000000000000aa at offsets 0 to 39, and its disk holds" in (
+        said(diverged)
+    )
 
 
 def test_a_disk_without_inodes_is_not_said_to_lack_bytes_alone(cluster: DescribedCluster) -> None:

@@ -1,0 +1,89 @@
+"""Replicas that hold different committed records, although the checksums of all of them hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tidelog.inspection.explain import causes
+from tidelog.inspection.explain.causes import Symptom
+from tidelog.inspection.explain.cluster_view import ClusterView
+from tidelog.inspection.explain.words import brokers, listed
+from tidelog.inspection.model import DivergedOffsets, ReplicaState
+from tidelog.model import TopicPartition
+
+
+def diverged_replicas(view: ClusterView) -> Iterator[Symptom]:
+    """One for each partition; which replica is right, the replicas cannot tell."""
+    found: dict[TopicPartition, list[tuple[int, ReplicaState]]] = {}
+    for broker_id in sorted(view.brokers):
+        broker = view.brokers[broker_id].broker
+        assert broker is not None
+        for replica in broker.replicas:
+            if replica.diverged:
+                name = TopicPartition(replica.topic, replica.partition)
+                found.setdefault(name, []).append((broker_id, replica))
+    for name, reports in found.items():
+        yield _symptom(name, reports)
+
+
+def _symptom(name: TopicPartition, reports: Sequence[tuple[int, ReplicaState]]) -> Symptom:
+    concerned = sorted({b for own, replica in reports for b in _brokers(own, replica)})
+    ranges = sorted({(d.first_offset, d.next_offset) for _, r in reports for d in r.diverged})
+    offsets = listed(f"{first} to {following - 1}" for first, following in ranges)
+    which = f"the replicas of {name} on {brokers(concerned)} hold different committed records"
+    if len(concerned) == 1:
+        which = (
+            f"the disk of {brokers(concerned)} holds other committed records of {name} than were "
+            "written to it"
+        )
+    return Symptom(
+        causes.REPLICAS_DIVERGED,
+        causes.CRITICAL,
+        name,
+        f"{which}, at offsets {offsets}; the checksums of all of them hold",
+        f"have replicas on {brokers(concerned)} that hold different committed records",
+        _next_step(name, concerned),
+        tuple(
+            _evidence(name, own, diverged)
+            for own, replica in reports
+            for diverged in replica.diverged
+        ),
+        (),
+        reports[0][0],
+    )
+
+
+def _brokers(own: int, replica: ReplicaState) -> set[int]:
+    return {own} | {diverged.broker_id for diverged in replica.diverged}
+
+
+def _evidence(name: TopicPartition, own: int, diverged: DivergedOffsets) -> str:
+    offsets = f"offsets {diverged.first_offset} to {diverged.next_offset - 1}"
+    other = f"broker {diverged.broker_id}"
+    if diverged.broker_id == own:
+        line = f"{name}: broker-{own} appended digest {diverged.digest} at {offsets}, and its disk "
+        line += f"holds {diverged.other_digest}"
+    else:
+        line = f"{name}: broker-{own} has digest {diverged.digest} at {offsets}, and {other} "
+        line += diverged.other_digest
+    if diverged.batch:
+        line += f"; the first batch that differs is {diverged.batch} on broker {own}"
+    if diverged.other_batch:
+        line += f" and {diverged.other_batch} on {other}"
+    if diverged.segments:
+        line += f"; in {listed(diverged.segments)} on broker {own}"
+    if diverged.other_segments:
+        line += f" and {listed(diverged.other_segments)} on {other}"
+    return f"{line} (described in {diverged.evidence} in the data_dir of broker {own})"
+
+
+def _next_step(name: TopicPartition, concerned: Sequence[int]) -> str:
+    directory = f"replicas/{name.topic}-{name.partition}@*"
+    return (
+        f"Consumers get what the leader of {name} holds. Compare the replicas with each other and "
+        f"with a backup or an archive: `tidelog dump-log --records` of {directory} in the data_dir "
+        f"of {brokers(concerned)}, and of the other replicas. Where the leader's is wrong, let a "
+        f"right one lead first (tidelog leaders move {name}=BROKER). Then have the wrong one "
+        f"copied again: stop its broker, move {directory} out of its data_dir and keep it, and "
+        "start the broker."
+    )
