@@ -25,6 +25,8 @@ from tidelog_broker.broker import Broker
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.log import Log
 from tidelog_broker.partition.partition import Partition
+from tidelog_broker.partition.range_digest import RangeDigest
+from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_runtime.metadata.keys import BrokerKey, Keys
 from tidelog_runtime.metadata.memory_data import MemoryData
@@ -240,6 +242,18 @@ class Invariants:
                     f"to have written up to {entry.end_offset}",
                     log=str(log.directory),
                 )
+
+    def divergence_found(
+        self, key: ReplicaKey, broker_id: int, own: RangeDigest, other: RangeDigest
+    ) -> None:
+        """No replica may hold another committed batch, whatever has happened to it."""
+        self.found(
+            "divergence_reported",
+            f"the replica of broker {broker_id} is reported to hold other committed batches",
+            replica=f"{key.topic_id}/{key.partition}",
+            offsets=f"{own.start} to {own.end}",
+            digests=f"{own} {other}",
+        )
 
     def wait_began(self, partition: Partition, future: asyncio.Future[Any]) -> None:
         self._waits.setdefault(partition, []).append((partition.leading, future))

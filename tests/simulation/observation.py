@@ -15,10 +15,13 @@ from typing import Any, Protocol, TypeAlias
 
 from simulation.shadow_logs import Entry
 from tidelog.model import Batch
+from tidelog_broker.damage.divergences import Divergences
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.errors import LogError
 from tidelog_broker.log.log import Log
 from tidelog_broker.partition.partition import Partition
+from tidelog_broker.partition.range_digest import RangeDigest
+from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.requests.purgatory import Purgatory
 from tidelog_broker.storage.log_directory import LogDirectory
@@ -78,6 +81,11 @@ class Observer(Protocol):
     def command_obeyed(self, manager: ReplicaManager, command: ControlCommand) -> None:
         """A broker has carried it out. In the order in which that broker did."""
 
+    def divergence_found(
+        self, key: ReplicaKey, broker_id: int, own: RangeDigest, other: RangeDigest
+    ) -> None:
+        """A broker has found that its replica and another one hold different batches."""
+
     def key_deleted(self, data: MemoryData, transaction: Transaction, former: KeyValue) -> None:
         """By a transaction, and not by the end of a lease. `data`: of the store, or of a backup of
         it that a process was led to."""
@@ -98,6 +106,7 @@ def observed(observer: Observer, changed: dict[Partition, None]) -> Iterator[Non
             patched(ReplicaManager, "leader_and_isr", lambda take: _obeying(take, observer)),
             patched(ReplicaManager, "stop_replica", lambda stop: _obeying(stop, observer)),
             patched(ReplicaManager, "describe_replicas", lambda tell: _obeying(tell, observer)),
+            patched(Divergences, "found", lambda found: _diverging(found, observer)),
             patched(Partition, "committed_end", lambda tell: _telling(tell, observer)),
             patched(Purgatory, "committed", lambda wait: _waiting(wait, observer)),
             patched(MemoryData, "transact", lambda transact: _transacting(transact, observer)),
@@ -200,6 +209,20 @@ def _moving(original: Callable[..., None], observer: Observer) -> Callable[..., 
             observer.log_removed(log)
 
     return move_away
+
+
+def _diverging(original: Callable[..., bool], observer: Observer) -> Callable[..., bool]:
+    def found(
+        divergences: Divergences,
+        key: ReplicaKey,
+        broker_id: int,
+        own: RangeDigest,
+        other: RangeDigest,
+    ) -> bool:
+        observer.divergence_found(key, broker_id, own, other)
+        return original(divergences, key, broker_id, own, other)
+
+    return found
 
 
 def _telling(original: Callable[..., int], observer: Observer) -> Callable[..., int]:

@@ -12,9 +12,11 @@ import pytest
 from simulation.faults import Fault
 from simulation.scenario import EXCEPTION, run_seed
 from simulation.stored_plans import stored_plans
+from tidelog.batch import stamp
 from tidelog.client import Consumer
-from tidelog.model import Record
+from tidelog.model import Batch, Record
 from tidelog_broker.log import reopening
+from tidelog_broker.log.log import Log
 from tidelog_broker.partition import high_watermark as hw
 from tidelog_broker.partition import isr
 from tidelog_broker.partition.exchange import FetchAnswer
@@ -59,6 +61,29 @@ def recover_without_consent(monkeypatch: pytest.MonkeyPatch) -> None:
             state, live, rules._replace(recovery="balanced"), consent
         ),
     )
+
+
+@pytest.mark.timeout(300)
+def test_a_replica_that_keeps_another_committed_batch_is_found_by_its_digest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each stamps its own time; all else is the same, and every checksum holds."""
+    append = Log.append
+
+    def append_with_own_time(self: Log, batches: Sequence[Batch]) -> None:
+        own = [
+            stamp(
+                batch,
+                base_offset=batch.header.base_offset,
+                leader_epoch=batch.header.leader_epoch,
+                append_time_ms=self._clock.wall_ms(),
+            )
+            for batch in batches
+        ]
+        append(self, own)
+
+    monkeypatch.setattr(Log, "append", append_with_own_time)
+    assert first_violation() == "divergence_reported"
 
 
 @pytest.mark.timeout(300)

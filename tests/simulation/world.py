@@ -61,6 +61,8 @@ class Settings:
             "stray_retention_ms": 6_000,
             "producer_id_expiration_ms": 5_000,
             "shutdown_timeout_ms": 5_000,
+            # Few records are written here.
+            "digest_range_offsets": 16,
         }
     )
     keep_trace: bool = False
