@@ -12,7 +12,7 @@ import contextlib
 import shutil
 import statistics
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from bench.suite.matrix import BATCH_BYTES
 from tidelog.client import Admin, Producer
 from tidelog_runtime.config import METRICS_OFF
 from tidelog_runtime.local.cluster import LocalCluster
+from tidelog_runtime.local.service_file import Setting
 
 PAIRS = 10
 # Of one cluster in one pair: so many pieces of so many batches, 300 MB in all.
@@ -71,11 +72,17 @@ async def scraped(cluster: LocalCluster) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def sending(directory: Path, measured: bool) -> AsyncIterator[tuple[LocalCluster, Producer]]:
+async def sending(
+    directory: Path,
+    broker_config: Mapping[str, Setting],
+    controller_config: Mapping[str, Setting] | None = None,
+) -> AsyncIterator[tuple[LocalCluster, Producer]]:
     """A new cluster that has its topic, and its logs and connections open."""
-    config = {} if measured else {"metrics_listen": METRICS_OFF}
     cluster = LocalCluster(
-        directory, usual_ports=False, broker_config=config, controller_config=config
+        directory,
+        usual_ports=False,
+        broker_config=broker_config,
+        controller_config=controller_config,
     )
     try:
         await cluster.start()
@@ -92,9 +99,10 @@ async def sending(directory: Path, measured: bool) -> AsyncIterator[tuple[LocalC
 
 async def one_pair(directory: Path, pair: int) -> dict[str, float]:
     """Processor seconds a GB with metrics "on" and "off", which of them begins alternating."""
+    unmeasured = {"metrics_listen": METRICS_OFF}
     async with (
-        sending(directory / f"on-{pair}", True) as on,
-        sending(directory / f"off-{pair}", False) as off,
+        sending(directory / f"on-{pair}", {}) as on,
+        sending(directory / f"off-{pair}", unmeasured, unmeasured) as off,
         scraped(on[0]),
     ):
         sides = {"on": on, "off": off}
