@@ -1,0 +1,96 @@
+"""A replica holds another batch than its leader, and every checksum holds: the comparison of
+digests finds it, `tidelog explain` names both, and its next step ends it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from integration.clusters import running_cluster
+from integration.explaining import (
+    append,
+    assert_not_blamed,
+    explained,
+    said,
+    split,
+    the,
+    tidelog,
+    until_found,
+)
+from integration.rewritten_batches import rewrite_a_batch
+from integration.test_metrics import scrape
+from integration.topics import create_topic, read, until_in_sync
+from integration.waiting import until
+from tidelog.cli.exit_status import ExitStatus
+from tidelog.model import Acks
+from tidelog_runtime.demo.replicas import find_replica
+
+DIVERGED, EQUAL = "sea/0", "sea/1"
+BATCHES, RECORDS = 5, 20
+VALUE, OTHER = b"acknowledged", b"unauthorised"
+
+
+async def test_another_sound_batch_on_one_disk_is_found_and_explained(tmp_path: Path) -> None:
+    config = {"flush_interval_ms": 500}
+    async with running_cluster(tmp_path, controllers=1, broker_config=config) as cluster:
+        topic, partition = split(DIVERGED)
+        described = await create_topic(cluster, topic, 2)
+        for name in (DIVERGED, EQUAL):
+            for _ in range(BATCHES):
+                await append(cluster, name, [VALUE] * RECORDS, Acks.ALL)
+        leader, follower, _ = described.partitions[partition].replicas
+        data_dir = cluster.broker_data_dir(follower)
+        replica = find_replica(data_dir, topic, partition, described.topic_id)
+
+        await cluster.stop_broker(follower)
+        offset = rewrite_a_batch(replica, VALUE, OTHER)
+        cluster.start_broker(follower)
+        await cluster.ready()
+        await until_in_sync(cluster, topic)
+        unexplained = (await explained(cluster)).findings
+        status, _ = await tidelog(cluster, "brokers", "scrub", str(follower), "--full-rate")
+        found = await until_found(cluster, ("replicas_diverged", leader))
+
+        async def located() -> bool:
+            return "the first batch that differs" in said(
+                the(await explained(cluster), "replicas_diverged")
+            )
+
+        await until(located, "the first batch that differs is named")
+        found = await explained(cluster)
+        told = await scrape(cluster.broker_metrics(leader))
+        _, scrubs = await tidelog(cluster, "brokers", "scrub", str(leader), "--status")
+        traced = (await tidelog(cluster, "trace", DIVERGED))[1]
+        kept = [p.name for p in (cluster.broker_data_dir(leader) / "evidence").iterdir()]
+        values = {record.value for record in await read(cluster, topic)}
+
+        # The next step.
+        await cluster.stop_broker(follower)
+        shutil.move(replica, tmp_path / "kept")
+        cluster.start_broker(follower)
+        await cluster.ready()
+        await until_in_sync(cluster, topic)
+
+        async def ended() -> bool:
+            now = await explained(cluster)
+            return not any(f.cause == "replicas_diverged" for f in now.findings)
+
+        await until(ended, "no replica differs any more")
+        resolved = [p.name for p in (cluster.broker_data_dir(leader) / "evidence").iterdir()]
+
+    finding = the(found, "replicas_diverged")
+    line = said(finding)
+    assert status == ExitStatus.DONE
+    assert not any(f.cause == "replicas_diverged" for f in unexplained)
+    assert (finding.topic, finding.partition, finding.severity) == (topic, partition, "critical")
+    assert f"offsets 0 to {BATCHES * RECORDS - 1}" in line
+    assert f"the first batch that differs is offset {offset}, {RECORDS} records" in line
+    assert f"00000000000000000000.log on broker {follower}" in line
+    assert_not_blamed(found, EQUAL)
+    assert told.value("diverged_ranges") == 1
+    assert told.value("divergences_found_total") == 1
+    assert scrubs.splitlines()[1].split()[-1] == "1"
+    assert "replica_diverged" in traced.replace(" ", "_"), traced
+    assert [name.rsplit(".", 1)[1] for name in kept] == ["diverged"]
+    assert [name.rsplit(".", 1)[1] for name in resolved] == ["resolved"]
+    assert values == {VALUE}  # the leader's
