@@ -113,6 +113,7 @@ NO_PASS = ScrubProgress(
     last_pass_bytes=900,
     bytes_checked=900,
     damage_found=0,
+    diverged_ranges=0,
 )
 PLAN = Plan((Move("sea", 0, (4, 2), (1, 2), "id-of-sea"),), 1, 1, 1, 1, ())
 

@@ -22,6 +22,7 @@ _STATUS: JsonDict = {
     "last_pass_bytes": 52_613_349_376,
     "bytes_checked": 223_338_299_392,
     "damage_found": 0,
+    "diverged_ranges": 0,
 }
 _ITEM: JsonDict = {"broker_id": 1, "status": _STATUS, "error": None}
 
@@ -41,6 +42,10 @@ class ScrubStatus(AnswerBody):
     last_pass_bytes: int
     bytes_checked: int = Field(description="in all passes")
     damage_found: int = Field(description="damaged batches, in all passes")
+    diverged_ranges: int = Field(
+        description="of offsets, in which replicas hold different committed records now, as this "
+        "broker found; explain names them"
+    )
 
 
 class BrokerScrub(AnswerBody):

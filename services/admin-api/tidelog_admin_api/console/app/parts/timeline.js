@@ -3,7 +3,7 @@ import { html, useRef, useState } from "../html.js";
 import { clock, duration, exactTime, kindWords, words } from "../format.js";
 import { Empty, PartitionLink, TopicLink } from "./basics.js";
 
-const BAD = new Set(["leader_lost", "unclean_election", "replica_damaged", "batch_damaged", "broker_fenced", "broker_left", "store_lost", "registration_lost", "disk_refused"]);
+const BAD = new Set(["leader_lost", "unclean_election", "replica_damaged", "batch_damaged", "replica_diverged", "broker_fenced", "broker_left", "store_lost", "registration_lost", "disk_refused"]);
 const WARN = new Set(["isr_shrink", "resignation", "hw_stalled", "leader_unreachable", "connection_lost", "command_overdue", "broker_stalled", "broker_stopping", "truncation"]);
 const GOOD = new Set(["isr_expand", "replica_repaired", "hw_moves_again", "broker_joined", "store_back", "leader_reached", "disk_takes_again"]);
 const MAX_DETAIL = 160;
