@@ -54,7 +54,7 @@ class Outcome:
 
 SUITES = (
     Suite("unit", budget_seconds=480, on_all_cores=True),
-    Suite("model", budget_seconds=120),
+    Suite("model", budget_seconds=120, on_all_cores=True),
     Suite("contract", budget_seconds=60),
     Suite("simulation", budget_seconds=1_200, on_all_cores=True),
     Suite("integration", budget_seconds=1_080),

@@ -132,6 +132,10 @@ def rename_replica(replica: Replica, to: Renaming) -> Replica:
             ),
             None if leading.proposed is None else _value(leading.proposed, to),
         )
+    spare = replica.spare
+    if spare is not None:
+        spare_whole = table[spare.whole]
+        spare = spare._replace(whole=0 if spare_whole == NEXT_LIFE else spare_whole)
     return replica._replace(
         life=table[replica.life],
         own=table[replica.own],
@@ -139,6 +143,7 @@ def rename_replica(replica: Replica, to: Renaming) -> Replica:
         whole=0 if whole == NEXT_LIFE else whole,
         value=None if replica.value is None else _value(replica.value, to),
         leading=leading,
+        spare=spare,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tidelog.model import NO_EPOCH
 
-from . import controller_guards, writes
+from . import controller_guards, replica_steps, writes
 from .broker_actions import BrokerActions, Label, Step, put
 from .scenarios import Scenario
 from .steps import Steps
@@ -53,6 +53,7 @@ class ClusterActions:
                 started = self._steps.started(state[broker])
                 yield self._brokers.changed(state, ("starts", broker), broker, started)
             yield from self._registrations(state, replica, registered)
+            yield from self._directories(state, replica)
         if store.seen is not None:
             yield from self._learns(state)
         yield from self._elections(state)
@@ -100,6 +101,29 @@ class ClusterActions:
         messages = self._steps.without_answers(state[MESSAGES], broker)
         dead = self._steps.settled(dead, messages)
         return put(put(state, broker, dead), MESSAGES, messages)
+
+    # -- data directories ------------------------------------------------------------------
+
+    def _directories(self, state: State, replica: Replica) -> Iterator[Step]:
+        """A copy is made, or another directory takes the broker's id, at the price of a fault.
+        That the process on the one disk ends and another starts on the other is free."""
+        broker = replica.broker
+        if replica.spare is not None:
+            swapped = self._end(state, broker, self._steps.swapped(state[broker]))
+            yield self._step(("runs on its other disk", broker), self._lost(swapped, broker))
+            return
+        paid = self._brokers.pay(state, "directory")
+        if paid is not None:
+            replaced = self._end(paid, broker, self._steps.replaced(state[broker]))
+            yield self._step(("has an empty directory", broker), self._lost(replaced, broker))
+        paid = self._brokers.pay(state, "copy")
+        if paid is not None:
+            copied = put(paid, broker, self._steps.copied(state[broker]))
+            yield self._step(("has its directory copied", broker), copied)
+
+    def _lost(self, state: State, broker: int) -> State:
+        """Whatever the disk now holds, it may lack what was acknowledged under its broker's id."""
+        return put(state, GHOST, self._steps.sound(state[GHOST], broker, NEXT_LIFE))
 
     # -- registrations ---------------------------------------------------------------------
 
@@ -257,7 +281,7 @@ class ClusterActions:
 def register(world: World, steps: Steps, state: State, broker: int) -> State:
     """The state after a new registration, not canonical yet: its life is a new one."""
     life = max(world.lives(state)[broker - 1], 1).bit_length()
-    whole = world.replicas.values[state[broker]].whole or life
+    whole = replica_steps.intact_since(world.replicas.values[state[broker]]) or life
     store = steps.registered(state[STORE], broker, Registered(life, True, whole))
     after = put(put(state, STORE, store), broker, steps.joined(state[broker], life))
     if world.ghosts.values[state[GHOST]].sound[broker - 1] == NEXT_LIFE:

@@ -13,22 +13,28 @@ from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
 from tidelog_broker.partition.isr import FollowerProgress
 from tidelog_broker.partition.leading import Leading as LeadingNow
 from tidelog_broker.partition.partition import Partition
-from tidelog_broker.storage.data_directory import Identity, new_life
+from tidelog_broker.storage import data_directory
+from tidelog_broker.storage.data_directory import Identity
+from tidelog_runtime.metadata.broker_directories import BrokerDirectory
 
 from .model_log import NOW_MS, ModelLog, produced, stored
 from .values import (
     BROKERS,
+    CURRENT,
     FOUND,
     NEVER,
     NO_TOPIC,
     NOT_SYNCED,
+    OLDER,
     PRESENT,
+    REPLACED,
     SOUND,
     Answer,
     Leading,
     Position,
     Progress,
     Replica,
+    SpareDisk,
     Value,
     from_production,
     record_of,
@@ -264,9 +270,71 @@ def started(replica: Replica) -> Replica:
         whole_since=replica.whole,
         synced_whole_since=replica.whole,
     )
-    present = new_life(former, "after" if replica.rebooted else "before")
+    present = data_directory.new_life(
+        former, "after" if replica.rebooted else "before", same_files=not replica.copied
+    )
     # The mark on the disk outlives a process, and what the last one knew of it does not.
     damaged = FOUND if replica.damaged else SOUND
     synced = replica.flushed != NOT_SYNCED
     whole = present.synced_whole_since if synced else present.whole_since
-    return replica._replace(up=True, rebooted=False, damaged=damaged, whole=whole)
+    return replica._replace(
+        up=True, rebooted=False, damaged=damaged, whole=whole, copied=present.copied
+    )
+
+
+def intact_since(replica: Replica) -> int:
+    """What a registration claims by `not_intact_reason`; 0: only since that registration."""
+    holder = "another" if replica.directory == REPLACED else "own"
+    identity = Identity(
+        replica.broker,
+        "own",
+        registration_tokens=("last",) if replica.directory == CURRENT else ("earlier",),
+        copied=replica.copied,
+    )
+    reason = data_directory.not_intact_reason(identity, BrokerDirectory(holder, "last"))
+    return 0 if reason else replica.whole
+
+
+def registered(replica: Replica) -> Replica:
+    """The disks once the one in use has registered: the other one has missed that."""
+    spare = replica.spare
+    if spare is not None:
+        spare = spare._replace(directory=OLDER if spare.is_copy else REPLACED)
+    return replica._replace(
+        whole=intact_since(replica), directory=CURRENT, copied=False, spare=spare
+    )
+
+
+def replaced(replica: Replica) -> Replica:
+    """Its process has ended, and one with `--replace-directory` starts on an empty directory."""
+    dead = ended(replica)
+    old = SpareDisk(dead.log, dead.whole, dead.directory, dead.copied, is_copy=False, swaps=1)
+    return started(dead._replace(log=(), whole=0, directory=REPLACED, copied=False, spare=old))
+
+
+def copied(replica: Replica) -> Replica:
+    """The directory is copied as it is now, while its process goes on, or is dead."""
+    copy = SpareDisk(
+        replica.log, replica.whole, replica.directory, copied=True, is_copy=True, swaps=2
+    )
+    return replica._replace(spare=copy)
+
+
+def swapped(replica: Replica) -> Replica:
+    """Its process has ended, and one starts on the spare disk."""
+    spare = replica.spare
+    assert spare is not None
+    dead = ended(replica)
+    left = None
+    if spare.swaps > 1:
+        left = SpareDisk(
+            dead.log, dead.whole, dead.directory, dead.copied, spare.is_copy, spare.swaps - 1
+        )
+    taken = dead._replace(
+        log=spare.log,
+        whole=spare.whole,
+        directory=spare.directory,
+        copied=spare.copied,
+        spare=left,
+    )
+    return started(taken)

@@ -22,6 +22,8 @@ from tidelog_broker.replicas import command_fencing, replica_manager
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.replicas.stopped_replicas import StoppedReplicas
 from tidelog_broker.replication import isr_updates
+from tidelog_broker.storage import data_directory
+from tidelog_broker.storage.data_directory import Identity
 from tidelog_controller.policies import electability, reassignment
 from tidelog_controller.policies.electability import LiveBroker
 from tidelog_controller.state.commands import Transact
@@ -125,6 +127,18 @@ def _with_isr_and_all_who_left(self: LeaderAndIsr, members: Iterable[Member]) ->
     former = {m.broker_id: m for m in (*self.eligible, *self.isr)}
     eligible = tuple(sorted(m for m in former.values() if m.broker_id not in ids))
     return replace(self, isr=present, eligible=eligible)
+
+
+def _always_intact(*_: object) -> str:
+    return ""
+
+
+_new_life = data_directory.new_life
+
+
+def _copies_are_trusted(former: Identity, boot_id: str, *, same_files: bool = True) -> Identity:
+    del same_files
+    return _new_life(former, boot_id)
 
 
 def _always_whole(*_: object) -> bool:
@@ -308,6 +322,18 @@ ELIGIBLE = Rule(
     _with_isr_and_all_who_left,
 )
 WHOLE = Rule("who has lost data is not elected as clean", electability, "is_whole", _always_whole)
+LAST_REGISTRATION = Rule(
+    "a directory that has missed a registration of its broker's id is not intact",
+    data_directory,
+    "not_intact_reason",
+    _always_intact,
+)
+COPIED_FILES = Rule(
+    "a directory that was copied without a clean stop is not intact",
+    data_directory,
+    "new_life",
+    _copies_are_trusted,
+)
 FORMER_LIFE = Rule(
     "a process takes no command for its predecessor's life",
     replica_manager,

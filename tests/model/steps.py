@@ -80,6 +80,9 @@ class Steps:
         self.ended = cache(self._ended)
         self.started = cache(self._started)
         self.rebooted = cache(self._rebooted)
+        self.replaced = cache(self._replaced)
+        self.copied = cache(self._copied)
+        self.swapped = cache(self._swapped)
         self.suspended = cache(self._suspended)
         self.has_resigned = cache(self._has_resigned)
         self.resumed = cache(self._resumed)
@@ -232,6 +235,15 @@ class Steps:
             )
         )
 
+    def _replaced(self, replica: int) -> int:
+        return self._number(replica_steps.replaced(self._replicas[replica]))
+
+    def _copied(self, replica: int) -> int:
+        return self._number(replica_steps.copied(self._replicas[replica]))
+
+    def _swapped(self, replica: int) -> int:
+        return self._number(replica_steps.swapped(self._replicas[replica]))
+
     def _suspended(self, replica: int) -> int:
         return self._number(replica_steps.suspended(self._replicas[replica]))
 
@@ -243,7 +255,7 @@ class Steps:
 
     def _joined(self, replica: int, life: int) -> int:
         """The process after its registration."""
-        r = self._replicas[replica]
+        r = replica_steps.registered(self._replicas[replica])
         return self._number(r._replace(life=life, own=life, asked=0, whole=r.whole or life))
 
     def _asked(self, replica: int, life: int) -> int:

@@ -38,6 +38,10 @@ NOT_SYNCED = -1
 # How far the repair of a damaged replica has come.
 SOUND, FOUND, RESIGNED = 0, 1, 2
 
+# Of a data directory, beside what the store has of its broker id: it registered last, or nobody
+# has since; the same id's directory has registered from a copy since; another directory has.
+CURRENT, OLDER, REPLACED = 0, 1, 2
+
 # In the ghost field `sound`: only what is admitted from now on has lost nothing.
 NEXT_LIFE = 14
 UNTIL_ADMITTED = 15
@@ -120,6 +124,19 @@ class Leading(NamedTuple):
     proposed: Value | None
 
 
+class SpareDisk(NamedTuple):
+    """A second disk with a broker's id, and without a process. `log`, `whole`, `directory` and
+    `copied`: as in `Replica`. `is_copy`: the disk in use is of the same directory. `swaps`: how
+    often the one may still take the other's place."""
+
+    log: Entries
+    whole: int
+    directory: int
+    copied: bool
+    is_copy: bool
+    swaps: int
+
+
 class Replica(NamedTuple):
     """One broker: its process, its disk, its replica.
 
@@ -133,7 +150,10 @@ class Replica(NamedTuple):
     other topic's log, if that is there, too. `stopped`: topics with the revisions at which
     they were stopped here. `full`: the process has been told of all of its replicas.
 
-    `asked`: the life that its process has registered, and has not heard of yet."""
+    `asked`: the life that its process has registered, and has not heard of yet.
+
+    `directory`: CURRENT, OLDER or REPLACED. `copied`: its files are copies, and it has not
+    registered since. `spare`: a second disk with the broker's id."""
 
     broker: int
     up: bool
@@ -154,6 +174,9 @@ class Replica(NamedTuple):
     stopped: tuple[tuple[int, int], ...] = ()
     full: bool = False
     asked: int = 0
+    directory: int = CURRENT
+    copied: bool = False
+    spare: SpareDisk | None = None
 
     def log_of(self, topic: int) -> Entries:
         return self.log if topic == self.topic else dict(self.shelf).get(topic, ())
