@@ -122,17 +122,19 @@ async def test_partitions_that_the_paused_broker_leads_have_no_leader_though_the
     assert the(alone, "no_leader").broker == PAUSED
     of_broker = await explained(faulty.cluster, Scope(broker=PAUSED))
     for told in (faulty.whole, of_broker):
-        missing = the(told, "no_leader", PAUSED)
-        assert missing.severity == "critical"
-        assert f"broker_paused of broker {PAUSED}" in missing.because
+        missing = [f for f in told.findings if (f.cause, f.broker) == ("no_leader", PAUSED)]
+        assert {finding.severity for finding in missing} == {"critical"}
+        assert all(f"broker_paused of broker {PAUSED}" in finding.because for finding in missing)
         # Of each pair one with either other broker, one alone, and internal ones.
-        assert missing.partition_count >= 5
-        assert {split(name)[0] for name in missing.partitions} <= {
-            TOPIC,
-            "idle",
-            "alone",
-            "__state_changes",
-        }
+        assert sum(finding.partition_count for finding in missing) >= 5
+        names = [name for finding in missing for name in finding.partitions]
+        assert {split(name)[0] for name in names} <= {TOPIC, "idle", "alone", "__state_changes"}
+        # Broker 1 can replace it; the dead broker cannot, and the one that is alone has no other.
+        [elected] = [f for f in missing if "another is elected" in f.summary]
+        assert led in elected.partitions
+        [with_the_dead] = [f for f in missing if faulty.pairs[PAUSED, DEAD] in f.partitions]
+        assert f"any one of brokers {DEAD}, {PAUSED}" in with_the_dead.summary
+        assert f"replica_dead of broker {DEAD}" in with_the_dead.because
         assert_not_blamed(told, faulty.alone)
 
 

@@ -215,7 +215,7 @@ def _leader_gone(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     elif starts:
         waits = "it leads again once the controller has told it so, or another is elected"
     elif fates := _without_successor(view, key):
-        return _leader_gone_for_good(key, reason, fates)
+        return _leader_gone_for_good(key, reason, fates, paused=life is Life.PAUSED)
     else:
         waits = "another is elected once its registration has ended"
     return Symptom(
@@ -248,7 +248,7 @@ def _without_successor(view: ClusterView, key: PartitionKeyState) -> list[_Fate]
 
 
 def _leader_gone_for_good(
-    key: PartitionKeyState, why_leader_is_gone: Reason, fates: Sequence[_Fate]
+    key: PartitionKeyState, why_leader_is_gone: Reason, fates: Sequence[_Fate], *, paused: bool
 ) -> Symptom:
     """Nobody can replace the leader; soon its key has none. What it waits for is the same
     before and after."""
@@ -256,7 +256,11 @@ def _leader_gone_for_good(
     away = [fate.member for fate in fates if fate.reason is not None]
     gone = f"broker {key.leader}, which {why_leader_is_gone.words}"
     waits = _waits_for(key, away)
-    next_for = partial(_next_step, key, away)
+
+    def next_for(names: Sequence[TopicPartition]) -> str:
+        step = _next_step(key, away, names)
+        return f"{next_steps.of_paused(key.leader)} {step}" if paused else step
+
     return Symptom(
         causes.NO_LEADER,
         causes.CRITICAL,

@@ -98,6 +98,14 @@ def of_leader_gone(gone: LeaderGone) -> str:
     return "Look again in some seconds; if it stays so, see what the controller's log says of it."
 
 
+def of_paused(broker_id: int) -> str:
+    """Before what to do where no other broker can lead."""
+    return (
+        f"Let broker {broker_id}'s process continue (kill -CONT PID), if it is stopped; otherwise "
+        "stop it first."
+    )
+
+
 def of_not_preferred(names: Sequence[TopicPartition], *, has_controller: bool) -> str:
     """One command for all of them: partitions, topics where these are too many, or no argument,
     which stands for every partition of the cluster."""

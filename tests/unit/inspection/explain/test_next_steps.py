@@ -109,6 +109,17 @@ def test_a_leader_that_stands_still_is_stopped_where_that_lasts(cluster: Describ
     assert of_leader_gone(cluster).endswith("if it stays so, stop broker 2's process.")
 
 
+def test_a_paused_leader_without_a_successor_is_resumed_before_it_is_started_again(
+    cluster: DescribedCluster,
+) -> None:
+    paused(cluster)
+    cluster.kill(3)
+    assert of_leader_gone(cluster).startswith(
+        "Let broker 2's process continue (kill -CONT PID), if it is stopped; otherwise stop it "
+        "first. Start broker 2 or broker 3: one of them is enough"
+    )
+
+
 def test_without_the_store_neither_stopping_nor_starting_a_leader_helps(
     cluster: DescribedCluster,
 ) -> None:
