@@ -79,17 +79,19 @@ async def until_found(
     *causes: tuple[str, int],
     scope: Scope = WHOLE,
     missing: tuple[str, ...] = (),
+    saying: tuple[str, ...] = (),
     timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> Explanation:
     """The first explanation that has all of these causes, each with its broker (-1: of no
-    single one), and says none of the words that are to be missing."""
+    single one), says all the words of `saying`, and none of those that are to be missing."""
 
     seen: list[Explanation] = []
 
     async def look() -> bool:
         seen.append(await explained(cluster, scope))
         words = "".join(map(said, seen[-1].findings))
-        return causes_of(seen[-1]).issuperset(causes) and not any(w in words for w in missing)
+        is_said = all(w in words for w in saying) and not any(w in words for w in missing)
+        return is_said and causes_of(seen[-1]).issuperset(causes)
 
     try:
         await until(look, f"explain finds {causes}", timeout_seconds)

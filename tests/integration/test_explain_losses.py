@@ -74,7 +74,11 @@ async def rebooted(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Re
         await cluster.kill(DEAD)
         # Its address refuses a moment before the controller has seen it go, and says when.
         found = await until_found(
-            cluster, ("no_leader", -1), ("replica_dead", DEAD), missing=("; it is dead",)
+            cluster,
+            ("no_leader", -1),
+            ("replica_dead", DEAD),
+            saying=("it has no registration",),
+            missing=("; it is dead",),
         )
         yield Rebooted(cluster, kept, manual, found)
 

@@ -61,6 +61,19 @@ def test_a_skip_is_a_failure_in_ci(tmp_path: Path, ci: str, closing: str) -> Non
     assert closing in run.stdout.splitlines()[-1]
 
 
+def test_processes_of_the_suites_keep_what_they_have_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setenv("PYTHONPATH", "elsewhere")
+    monkeypatch.setenv("CI", "true")
+
+    environment = suites.environment_of_tests()
+
+    assert environment["CI"] == "true"
+    assert not {"PYTHONDONTWRITEBYTECODE", "PYTHONPATH"} & set(environment)
+
+
 def test_processes_that_run_tests_at_once_choose_among_different_ports(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(ROOT_CONFTEST.read_text())
     for name in ("one", "two"):
