@@ -18,6 +18,7 @@ from simulation.replicas import Loss
 from simulation.told_ends import ends_asked, ends_told
 from simulation.told_losses import RECREATION_TOLD, ToldLosses
 from simulation.topic_lives import LivesHistory, LivesRead, TopicLives, is_short_lived
+from simulation.unreadable import SKIPPED, Range, Unreadable
 from simulation.violation import Violation
 from tidelog.client.delivery import BatchReport
 from tidelog.client.log_continuity import LogTruncatedError
@@ -40,9 +41,11 @@ from tidelog.history import (
     sends_ended,
 )
 from tidelog.model import NO_EPOCH, NO_OFFSET, Record, TopicPartition
-from tidelog.v1 import broker_pb2
+from tidelog.v1 import broker_pb2, errors_pb2
 
 UNCLEAN = "unclean election"
+DAMAGED = "damaged on the last disk that held it"
+LAST_EPOCH = 2**31 - 1
 
 
 def host_of(client: str) -> str:
@@ -70,7 +73,10 @@ class Recorder:
         now_ms: Callable[[], int],
         judged: Sequence[str],
         epoch_led: Callable[[str, TopicPartition], int],
+        unreadable: Unreadable | None = None,
     ) -> None:
+        """`unreadable`: None: no disk loses anything."""
+        self._unreadable = unreadable
         self.operations: list[Operation] = []
         self.acknowledged = 0
         self._invariants = invariants
@@ -316,6 +322,8 @@ class Recorder:
         place = self._place_now(partition)
         assert place is not None, "topics that are judged by their names stay"
         for offset in range(first, record.offset):
+            if self._unreadable is not None and self._unreadable.covers(place, offset):
+                continue
             if self._invariants.replicas.fence_read(place, offset, record.leader_epoch) is None:
                 raise Violation(
                     "passed_over_without_fence",
@@ -337,6 +345,23 @@ class Recorder:
                 self._judge_sent_back(
                     TopicPartition(told.topic, told.partition), told.error.message
                 )
+            if code is ErrorCode.RECORDS_DAMAGED:
+                self._reported_unreadable(
+                    TopicPartition(told.topic, told.partition), told.error.damaged
+                )
+
+    def _reported_unreadable(
+        self, partition: TopicPartition, damaged: errors_pb2.DamagedRecords
+    ) -> None:
+        place = self._place_now(partition)
+        if self._unreadable is None or place is None:
+            return
+        self.losses.seen[SKIPPED] += 1
+        found = Range(damaged.first_offset, damaged.next_offset)
+        try:
+            self._unreadable.reported(place, found)
+        except Violation as violation:  # a callback of the network
+            self._invariants.note(violation)
 
     def _judge_sent_back(self, partition: TopicPartition, why: str) -> None:
         if partition.topic in self._judged and not self.has_lost(partition):
@@ -452,6 +477,17 @@ class Recorder:
                 loss.first_offset,
             )
             for loss in self._invariants.losses
+        ] + [
+            LossMark(
+                self._now_ms(),
+                *self._key(self._invariants.name_of(place), place.topic_id),
+                DAMAGED,
+                NO_EPOCH,
+                LAST_EPOCH,
+                found.first_offset,
+                found.next_offset,
+            )
+            for place, found in (self._unreadable.ranges() if self._unreadable else ())
         ]
 
 

@@ -67,6 +67,7 @@ class Reader:
         consumer = self._consumer = self._client.consumer(
             max_wait_ms=FETCH_WAIT_MS,
             on_out_of_range=OnOutOfRange.ERROR,
+            on_damage="skip",
             on_unclean_election=lambda told: self._recorder.election_told(self.name, told),
         )
         async with consumer:

@@ -34,6 +34,7 @@ from simulation.plans import draw_one_more, draw_plan
 from simulation.readers import require_read
 from simulation.recovery_operator import Operator
 from simulation.throttle_rules import watching_throttle
+from simulation.unreadable import Unreadable
 from simulation.violation import Violation
 from simulation.workload import TOPICS, Workload, drain, draw_topics
 from simulation.world import Settings, World
@@ -131,6 +132,7 @@ def _run(world: World, plan: list[Fault], result: Result, *, goes_on: bool) -> N
         lambda: world.now_ms,
         [topic.name for topic in TOPICS],
         partial(_epoch_led, world),
+        Unreadable(world),
     )
     coverage = Coverage(world, invariants, recorder.losses.seen)
     world.on_answer(recorder.answered)

@@ -69,9 +69,10 @@ from tidelog_broker.requests.replica_fetch import ReplicaFetch
 from tidelog_broker.start_progress import StartProgress
 from tidelog_broker.storage.clock_file import read_clock, write_clock
 from tidelog_broker.storage.cold_reads import ColdReads
+from tidelog_broker.storage.damaged_replica import DamagedReplica
 from tidelog_broker.storage.data_directory import DataDirectory, DataDirectoryError
 from tidelog_broker.storage.disk_use import UNKNOWN_DISK, LookAtDisk
-from tidelog_broker.storage.log_directory import DamagedReplica, LogDirectory
+from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_broker.storage.log_syncer import LogSyncer
 from tidelog_broker.storage.replica_digests import ReplicaDigests
 from tidelog_broker.storage.scrub_state import ScrubStateFile
@@ -574,6 +575,12 @@ class Broker:
     async def _resign_damaged(self) -> None:
         """Whoever is registered may be elected; and the checkpoints that tell of the damage
         are written anew only afterwards."""
+        only_copies = {
+            key for key, name in self._logs.undecided() if self._others.are_none(key, name)
+        }
+        await self._run_blocking(
+            lambda: self._damaged.extend(self._logs.open_undecided(only_copies))
+        )
         sole = [
             replica
             for replica in self._damaged

@@ -28,7 +28,8 @@ from tidelog_broker.log.log import Log
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.damaged_batches import OffsetRange
-from tidelog_broker.storage.log_directory import DamagedReplica, LogDirectory
+from tidelog_broker.storage.damaged_replica import DamagedReplica
+from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.metadata.store import StoreRolledBackError
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog

@@ -124,6 +124,15 @@ def _sound_frame(read: ReadAt, position: int, end: int) -> BatchHeader | None:
     return first.header if first is not None and first.fault is None else None
 
 
+def has_sound_frame(read: ReadAt, start: int, end: int) -> bool:
+    """Whether all checksums of some frame at or after `start` hold."""
+    while (found := find_frame(read, start, end)) is not None:
+        if _sound_frame(read, found, end) is not None:
+            return True
+        start = found + 1
+    return False
+
+
 def can_seal(damaged: DamagedRange, at_end: bool) -> bool:
     """A frame has room for its header; at the end of the file it may grow to that."""
     fits = at_end or damaged.size >= FRAME_HEADER_BYTES

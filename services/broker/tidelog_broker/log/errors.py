@@ -81,6 +81,11 @@ class LogCorruptError(LogError):
         self.reason = reason
 
 
+class UndecidedDamageError(LogCorruptError):
+    """Whether the log ends at the damage, or the damage becomes unreadable, depends on whether
+    other replicas have the records. Nothing was changed."""
+
+
 class OutOfServiceError(LogError):
     """The replica is damaged, and has not resigned or has not been repaired yet."""
 

@@ -39,6 +39,7 @@ from tidelog_broker.log.scrub_stretch import ScrubTarget
 from tidelog_broker.log.segment import Segment
 from tidelog_broker.log.segment_files import SegmentFiles
 from tidelog_broker.log.segments import Segments
+from tidelog_broker.log.unsynced import Unsynced
 from tidelog_broker.partition.range_digest import LogDigests
 from tidelog_broker.partition.replica_log import CachedBatches, ColdDataError
 from tidelog_runtime.clock import Clock
@@ -91,8 +92,7 @@ class Log:
         files: SegmentFiles | None = None,
         before_loss: BeforeLoss = lambda: None,
         before_cut: BeforeCut = lambda _: None,
-        writes_kept: bool = False,
-        after_power_failure: bool = False,
+        unsynced: Unsynced = Unsynced.REWRITTEN,
         check_all: bool = False,
         left: CleanLog | None = None,
         evidence: Evidence = discard_evidence,
@@ -100,17 +100,15 @@ class Log:
         """Opens or creates. `recovery_point`: everything below was flushed before the last
         stop. `files` is shared by the logs of a broker. `before_loss` is called before
         anything sound is cut here, and `before_cut` from then on with each offset that the
-        log is to be cut to; it raises OSError. `writes_kept`: all that was written before the
-        last stop is there, since the machine went on, so that a whole frame at the end that is
-        wrong is damage and no torn tail. `after_power_failure`: what was not flushed may be
-        anything, so that the log ends at its first fault there. `check_all`: nothing is taken
-        for sound, neither by a clean stop nor below the recovery point; what is above it has
-        been written anew already. `left`: what `end` returned; where the log is not so any
-        more, it is read.
+        log is to be cut to; it raises OSError. `unsynced`: what became of writes that were not
+        flushed before the last stop. `check_all`: nothing is taken for sound, neither by a
+        clean stop nor below the recovery point; what is above it has been written anew already.
+        `left`: what `end` returned; where the log is not so any more, it is read.
         `evidence` receives the bytes of damaged batches. May run in a thread.
 
-        What was found after an unclean stop is in `recovery`. Raises `LogStorageError`, and
-        `LogCorruptError` for damage in what a stop left for sound."""
+        What was found after an unclean stop is in `recovery`. Raises `LogStorageError`,
+        `UndecidedDamageError` as `unsynced` says, and `LogCorruptError` for damage in what a
+        stop left for sound."""
         if files is None:
             files = SegmentFiles(disk)
         epoch_file = EpochFile(disk, directory)
@@ -122,8 +120,7 @@ class Log:
                 recovery_point=recovery_point,
                 index_interval_bytes=config.index_interval_bytes,
                 before_loss=before_loss,
-                writes_kept=writes_kept,
-                after_power_failure=after_power_failure,
+                unsynced=unsynced,
                 check_all=check_all,
                 left=left,
                 evidence=evidence,

@@ -3,10 +3,8 @@ not").
 
 After a clean stop nothing is read but small files and the header of the last batch. After any
 other stop the segments from the recovery point on are read whole, and cut where they stop being
-sound. Where the machine went on, what may not have been synced is written again: the former life
-may have ended right after an fsync that failed, and the kernel takes for written what that one
-could not write (interleaving 9 of ARCHITECTURE.md). Uses files of its own, so that logs can be
-opened in several threads.
+sound. `Unsynced` says what is done about writes that were not synced. Uses files of its own, so
+that logs can be opened in several threads.
 """
 
 from __future__ import annotations
@@ -27,10 +25,12 @@ from tidelog_broker.log.damage_seal import (
     can_seal,
     damaged_range,
     discard_evidence,
+    has_sound_frame,
     seal,
 )
 from tidelog_broker.log.disk import TEMPORARY_SUFFIX, Disk, DiskFile, copy_bytes
 from tidelog_broker.log.epoch_file import EpochFile
+from tidelog_broker.log.errors import UndecidedDamageError
 from tidelog_broker.log.indexes import SegmentIndexes, SegmentSummary, summarise
 from tidelog_broker.log.leader_epochs import LeaderEpochs
 from tidelog_broker.log.segment import (
@@ -41,6 +41,7 @@ from tidelog_broker.log.segment import (
     segment_path,
     write_indexes,
 )
+from tidelog_broker.log.unsynced import Unsynced
 
 LOG_START_NAME = "log-start-offset"
 LOG_START_KIND = "log-start-offset"
@@ -59,7 +60,7 @@ class RecoveryReport:
 
     `lost_data`: more is missing than the end of a write that never returned, so that this
     replica must not count as whole. A torn tail alone is no loss. `damaged`: stretches that are
-    unreadable from now on; their bytes are kept."""
+    unreadable from now on; their bytes are kept. `lost_by_cut`: more was lost than these."""
 
     batches_checked: int
     truncated_from: int | None = None  # the first offset that was cut, if any was
@@ -67,14 +68,12 @@ class RecoveryReport:
     reason: str | None = None
     lost_data: bool = False
     damaged: tuple[DamagedRange, ...] = ()
-
-    @property
-    def is_cut(self) -> bool:
-        return self.truncated_from is not None
+    lost_by_cut: bool = False
 
     def as_event(self) -> dict[str, int | str | bool | None]:
         """The fields of a log line."""
-        fields = {name: getattr(self, name) for name in self.__slots__ if name != "damaged"}
+        left_out = ("damaged", "lost_by_cut")
+        fields = {name: getattr(self, name) for name in self.__slots__ if name not in left_out}
         return {**fields, "damaged_batches": len(self.damaged)}
 
 
@@ -103,16 +102,15 @@ def load_content(
     recovery_point: int,
     index_interval_bytes: int,
     before_loss: BeforeLoss,
-    writes_kept: bool,
-    after_power_failure: bool,
+    unsynced: Unsynced,
     check_all: bool,
     left: CleanLog | None = None,
     evidence: Evidence = discard_evidence,
 ) -> LogContent:
-    """Raises `OSError`; damage is cut and reported. Leaves the directory in order, but
-    creates nothing. `Log.open` says what `writes_kept`, `after_power_failure`,
+    """Raises `OSError`, and `UndecidedDamageError` as `unsynced` says; damage is cut and
+    reported. Leaves the directory in order, but creates nothing. `Log.open` says what
     `check_all` and `left` are."""
-    start, bases, gap = _settle_start(disk, directory, before_loss)
+    start, bases, gap = _settle_start(disk, directory, before_loss, unsynced)
     epochs = _read_epochs(epoch_file) if bases else LeaderEpochs()
     if (
         left is not None
@@ -133,8 +131,7 @@ def load_content(
         index_interval_bytes,
         gap,
         before_loss,
-        writes_kept,
-        after_power_failure,
+        unsynced,
         check_all,
         evidence,
     )
@@ -147,12 +144,15 @@ class _Start(NamedTuple):
     gap: str | None
 
 
-def _settle_start(disk: Disk, directory: PurePath, before_loss: BeforeLoss) -> _Start:
+def _settle_start(
+    disk: Disk, directory: PurePath, before_loss: BeforeLoss, unsynced: Unsynced
+) -> _Start:
     """The segments that belong to the log; removes all other files that a stop left.
 
     The first begins at the log's start. Where an older one is there too, a deletion was
     interrupted; where none begins there, a reset was, or segments are missing: then none
-    is kept, because whoever holds offset n is taken to hold all below."""
+    is kept, because whoever holds offset n is taken to hold all below. In an only copy what is
+    missing is unreadable, as elsewhere in the log: an empty segment stands for it."""
     names = disk.list_names(directory)
     for name in names:
         if name.endswith(TEMPORARY_SUFFIX) or name == FORMER_MARKER_NAME:
@@ -166,6 +166,11 @@ def _settle_start(disk: Disk, directory: PurePath, before_loss: BeforeLoss) -> _
     if kept[:1] != [start]:
         if kept:
             gap = f"the log begins at offset {start}, its first segment at {kept[0]}"
+            if unsynced is Unsynced.LOST:
+                raise UndecidedDamageError(segment_path(directory, start), 0, gap)
+            if unsynced is Unsynced.LOST_SEALED:
+                disk.open(segment_path(directory, start), create=True).close()
+                return _Start(start, [start, *kept], None)
             before_loss()
         kept = []
     for base in bases:
@@ -256,8 +261,7 @@ class _Check:
     index_interval_bytes: int
     gap: str | None
     before_loss: BeforeLoss
-    writes_kept: bool
-    after_power_failure: bool
+    unsynced: Unsynced
     check_all: bool
     evidence: Evidence
     batches: int = 0
@@ -325,7 +329,11 @@ class _Check:
                 if scan.fault is None or not self._seal(file, path, scan, following, epochs):
                     break
                 scan.fault = None
-            if self.writes_kept and not self.check_all and scan.unsynced_from is not None:
+            if (
+                self.unsynced is Unsynced.KEPT
+                and not self.check_all
+                and scan.unsynced_from is not None
+            ):
                 copy_bytes(file, file, scan.unsynced_from, scan.summary.size)
         finally:
             file.close()
@@ -375,9 +383,6 @@ class _Check:
         """Whether the fault was made an unreadable batch, so that the walk continues behind it."""
         position, expected, end = scan.summary.size, scan.summary.next_offset, scan.file_bytes
         assert scan.fault is not None
-        if self.after_power_failure and expected >= self.recovery_point:
-            # This is no damage but what was never synced, and a sealed batch would count as held.
-            return False
         end_offset = following
         if following is None and expected < self.recovery_point:
             # It was synced, so that no write was broken off here.
@@ -393,6 +398,10 @@ class _Check:
             damaged = None
         if damaged is None or not can_seal(damaged, damaged.position + damaged.size == end):
             return False
+        if self.unsynced is Unsynced.LOST:
+            raise UndecidedDamageError(path, position, scan.fault)
+        if self.unsynced is Unsynced.LOST_CUT and expected >= self.recovery_point:
+            return False
         self.before_loss()
         seal(file, path, damaged, epochs.latest, self.evidence, scan.summary.max_timestamp_ms)
         self.damaged.append(damaged)
@@ -402,11 +411,14 @@ class _Check:
         """Removes all from the fault on, the newest segments first, so that a crash in
         between leaves a log without gaps; on the disk on return."""
         end_offset, end = scan.summary.next_offset, scan.summary.size
-        lost_data = (
-            scan.sound_after_fault
-            or index + 1 < len(self.bases)
-            or (self.writes_kept and not scan.is_torn)
-        )
+        if self.unsynced in (Unsynced.KEPT, Unsynced.REWRITTEN):
+            lost_data = (
+                scan.sound_after_fault
+                or index + 1 < len(self.bases)
+                or (self.unsynced is Unsynced.KEPT and not scan.is_torn)
+            )
+        else:
+            lost_data = self._is_sound_behind(index, end)
         if lost_data:
             self.before_loss()
         bytes_cut = scan.file_bytes - end
@@ -429,6 +441,19 @@ class _Check:
             reason=f"{path} is sound up to byte {end}, offset {end_offset}: {scan.fault}",
             lost_data=lost_data,
         )
+
+    def _is_sound_behind(self, index: int, position: int) -> bool:
+        """Whether any sound frame is behind this position of this segment, or in a later one."""
+        for base in self.bases[index:]:
+            path = segment_path(self.directory, base)
+            file = self.disk.open(path)
+            try:
+                if has_sound_frame(file.read_at, position, self.disk.file_size(path)):
+                    return True
+            finally:
+                file.close()
+            position = 0
+        return False
 
     def _judge_end(self, content: LogContent) -> None:
         end = content.log_end_offset
@@ -453,5 +478,9 @@ class _Check:
                 f"{first.first_offset} to {first.next_offset - 1}: {first.reason}"
             )
             content.recovery = replace(
-                content.recovery, reason=reason, lost_data=True, damaged=tuple(self.damaged)
+                content.recovery,
+                reason=reason,
+                lost_data=True,
+                damaged=tuple(self.damaged),
+                lost_by_cut=content.recovery.lost_data,
             )

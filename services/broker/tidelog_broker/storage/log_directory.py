@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import errno as errnos
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import PurePath
 from typing import NamedTuple
@@ -21,15 +21,18 @@ from tidelog_broker.log.errors import (
     LogError,
     LogStorageError,
     OutOfServiceError,
+    UndecidedDamageError,
 )
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.recovery import BeforeLoss
 from tidelog_broker.log.reopening import Reopening, rewrite_segments
 from tidelog_broker.log.segment_files import SegmentFiles
+from tidelog_broker.log.unsynced import Unsynced
 from tidelog_broker.partition.range_digest import RANGE_OFFSETS
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.checkpoints import Checkpoints, CheckpointWrite
 from tidelog_broker.storage.damaged_batches import DamagedBatches
+from tidelog_broker.storage.damaged_replica import DamagedReplica
 from tidelog_broker.storage.replica_notes import ReplicaNotes
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.topic_config import TopicConfig
@@ -53,21 +56,6 @@ class OpenLog(NamedTuple):
     name: TopicPartition
     path: PurePath
     log: Log | None
-
-
-class DamagedReplica(NamedTuple):
-    """A replica that is known to have lost data. `name`: None where nothing but its id is
-    known here. `if_synced`: it has only if its topic is `synced`; a crash of the machine
-    may have shortened any other. `if_others`: all records are there, but not who wrote
-    below the log's start, so that it steps back if others can tell. `unless_sole`: single
-    batches are unreadable and all else is there, so that a replica without others continues."""
-
-    key: ReplicaKey
-    name: TopicPartition | None
-    reason: str
-    if_synced: bool = False
-    if_others: bool = False
-    unless_sole: bool = False
 
 
 class _OutOfService(NamedTuple):
@@ -119,6 +107,8 @@ class LogDirectory:
         self._logs: dict[ReplicaKey, OpenLog] = {}
         self._marked: set[ReplicaKey] = set()
         self._out: dict[ReplicaKey, _OutOfService] = {}
+        # Each with its mark, if it has one.
+        self._undecided: dict[ReplicaKey, str | None] = {}
         self._reopening: dict[ReplicaKey, Reopening] = {}
         self._config_made: tuple[TopicConfig, LogConfig] | None = None
         self._left_path = path / "clean-logs"
@@ -155,25 +145,53 @@ class LogDirectory:
                 continue
             name = TopicPartition(match["topic"], int(match["partition"]))
             key = ReplicaKey(match["topic_id"], name.partition)
-            found = self._open_found(name, key, marked.get(key), whole=whole)
+            unsynced = Unsynced.KEPT if whole else Unsynced.LOST
+            found = self._open_found(name, key, marked.get(key), unsynced)
             if found is not None:
                 damaged[key] = found
         self._left_logs = {}
-        for key, open_log in self._logs.items():
-            if open_log.log is not None:
-                self._checkpoints.opened(key, open_log.log.log_end_offset)
+        for key in self._logs:
+            self._note_opened(key)
         for key, reason in (marked | self._missing()).items():
             if key not in self._logs:
                 damaged[key] = DamagedReplica(key, None, reason)
-        for replica in damaged.values():
+        self._take_out_found(damaged.values())
+        return list(damaged.values())
+
+    def undecided(self) -> list[tuple[ReplicaKey, TopicPartition]]:
+        """Replicas that were damaged by a power failure, and that `open_all` has left as they are
+        and out of service: `open_undecided` opens them."""
+        return [(key, self._logs[key].name) for key in self._undecided if key in self._logs]
+
+    def open_undecided(self, only_copies: Collection[ReplicaKey]) -> list[DamagedReplica]:
+        """`only_copies`: those of them that have no other replicas. Blocks. Returns what is
+        damaged, as `open_all` does."""
+        damaged = []
+        for key, name in self.undecided():
+            self.back(key)
+            unsynced = Unsynced.LOST_SEALED if key in only_copies else Unsynced.LOST_CUT
+            found = self._open_found(name, key, self._undecided[key], unsynced)
+            self._note_opened(key)
+            if found is not None:
+                damaged.append(found)
+        self._undecided.clear()
+        self._take_out_found(damaged)
+        return damaged
+
+    def _note_opened(self, key: ReplicaKey) -> None:
+        log = self.log_of(key)
+        if log is not None:
+            self._checkpoints.opened(key, log.log_end_offset)
+
+    def _take_out_found(self, damaged: Iterable[DamagedReplica]) -> None:
+        for replica in damaged:
             if not (replica.if_synced or replica.if_others):
                 if replica.key not in self._marked:
                     self.mark(replica.key, replica.reason)
                 self.take_out(replica.key, replica.reason)
-        return list(damaged.values())
 
     def _open_found(
-        self, name: TopicPartition, key: ReplicaKey, mark: str | None, *, whole: bool
+        self, name: TopicPartition, key: ReplicaKey, mark: str | None, unsynced: Unsynced
     ) -> DamagedReplica | None:
         """One whose damage is marked already is checked from its beginning, and written anew
         as far as it was not synced: the former life may have ended between an fsync that
@@ -187,10 +205,14 @@ class LogDirectory:
                 key,
                 LogConfig(),
                 lambda: self._mark_before_cut(key),
-                writes_kept=whole,
-                after_power_failure=not whole,
+                unsynced=unsynced,
                 check_all=mark is not None,
             )
+        except UndecidedDamageError as error:
+            self._logs[key] = OpenLog(name, path, None)
+            self._undecided[key] = mark
+            self.take_out(key, str(error))
+            return None
         except (LogError, OSError) as error:
             self._logs[key] = OpenLog(name, path, None)
             return DamagedReplica(key, name, str(error))
@@ -200,13 +222,13 @@ class LogDirectory:
             return DamagedReplica(key, name, mark)
         if log.recovery is not None and log.recovery.lost_data:
             found = DamagedReplica(key, name, str(log.recovery.reason))
-            has_all_else = not log.recovery.is_cut and not log.producers.lost
+            has_all_else = not log.recovery.lost_by_cut and not log.producers.lost
             return found._replace(unless_sole=has_all_else and bool(log.recovery.damaged))
         committed = self.high_watermark(key)
         if log.log_end_offset < committed:
             # However sound it looks.
             reason = f"it ends at offset {log.log_end_offset}, and was committed to {committed}"
-            return DamagedReplica(key, name, reason, if_synced=not whole)
+            return DamagedReplica(key, name, reason, if_synced=unsynced is not Unsynced.KEPT)
         if log.producers.lost:
             reason = f"who wrote below offset {log.log_start_offset} is not known any more"
             return DamagedReplica(key, name, reason, if_others=True)
@@ -234,8 +256,7 @@ class LogDirectory:
         config: LogConfig,
         before_loss: BeforeLoss = lambda: None,
         *,
-        writes_kept: bool = False,
-        after_power_failure: bool = False,
+        unsynced: Unsynced = Unsynced.REWRITTEN,
         check_all: bool = False,
     ) -> Log:
         path = self._path_of(name, key)
@@ -248,8 +269,7 @@ class LogDirectory:
             files=self._files,
             before_loss=before_loss,
             before_cut=partial(self._before_cut, key),
-            writes_kept=writes_kept,
-            after_power_failure=after_power_failure,
+            unsynced=unsynced,
             check_all=check_all,
             left=self._left_logs.get(key),
             evidence=self.damaged_batches.evidence_of(name, key),

@@ -4,7 +4,7 @@ import asyncio
 
 from tidelog.model import NO_LEADER
 from tidelog.state_changes.event import Cause, Kind, Stage
-from tidelog_broker.storage.log_directory import DamagedReplica
+from tidelog_broker.storage.damaged_replica import DamagedReplica
 from unit.broker.broker_parts import KEY, KEYS, events_told, stages
 from unit.broker.damage.test_replica_repair import Broker, flip, three_records
 from unit.broker.damage.test_resignations import Store

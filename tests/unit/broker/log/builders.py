@@ -15,6 +15,7 @@ from tidelog_broker.log.damage_seal import Evidence, discard_evidence
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.segment_files import SegmentFiles
+from tidelog_broker.log.unsynced import Unsynced
 
 DIRECTORY = PurePath("/data/orders-0")
 START_MS = 1_000_000
@@ -88,7 +89,7 @@ def open_log(
     files: SegmentFiles | None = None,
     left: CleanLog | None = None,
     evidence: Evidence = discard_evidence,
-    after_power_failure: bool = False,
+    unsynced: Unsynced = Unsynced.REWRITTEN,
 ) -> Log:
     """`left`: what `ended` returned, up to the end of which all is known to be synced unless a
     recovery point is given; without either nothing is."""
@@ -102,7 +103,7 @@ def open_log(
         recovery_point=recovery_point,
         files=files,
         left=left,
-        after_power_failure=after_power_failure,
+        unsynced=unsynced,
         evidence=evidence,
     )
 

@@ -13,6 +13,7 @@ from tidelog.model import NO_EPOCH, Batch
 from tidelog_broker.log.clean_shutdown import CleanLog
 from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.errors import LogStorageError
+from tidelog_broker.log.unsynced import Unsynced
 from unit.broker.log.builders import START_MS, FakeClock, batch_at, ended, open_log, read_all
 from unit.broker.log.memory_disk import MemoryDisk
 
@@ -34,7 +35,10 @@ class LogModel(RuleBasedStateMachine):
         self.reopen(0)
 
     def reopen(
-        self, recovery_point: int, left: CleanLog | None = None, after_power_failure: bool = False
+        self,
+        recovery_point: int,
+        left: CleanLog | None = None,
+        unsynced: Unsynced = Unsynced.REWRITTEN,
     ) -> None:
         self.log = open_log(
             self.disk,
@@ -42,7 +46,7 @@ class LogModel(RuleBasedStateMachine):
             clock=self.clock,
             recovery_point=recovery_point,
             left=left,
-            after_power_failure=after_power_failure,
+            unsynced=unsynced,
         )
 
     @property
@@ -137,7 +141,7 @@ class LogModel(RuleBasedStateMachine):
         """All that was flushed must be there, however old the recovery point is; what is
         there beyond is sound."""
         self.disk.power_failure(rng)
-        self.reopen(max(0, self.flushed - checkpoint_age), self.left, after_power_failure=True)
+        self.reopen(max(0, self.flushed - checkpoint_age), self.left, unsynced=Unsynced.LOST_CUT)
         assert self.log.log_end_offset >= self.flushed
         kept = read_all(self.log)
         assert kept == self.batches[: len(kept)]

@@ -16,6 +16,7 @@ from tidelog_broker.log.errors import LogFailedError
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.recovery import FORMER_MARKER_NAME, LOG_START_NAME
 from tidelog_broker.log.segment_files import SegmentFiles
+from tidelog_broker.log.unsynced import Unsynced
 from unit.broker.log.builders import (
     DIRECTORY,
     START_MS,
@@ -393,7 +394,7 @@ def test_after_a_power_failure_the_log_ends_at_its_first_fault_that_was_not_flus
     """Sealed, it would count as held, and a follower would never copy the records there."""
     log_of(disk, batches_from(0, 5))
     disk.names[FIRST_SEGMENT].data[2 * FRAME - 1] ^= 1
-    log = open_log(disk, after_power_failure=True)
+    log = open_log(disk, unsynced=Unsynced.LOST_CUT)
     assert log.log_end_offset == 1
     assert log.recovery is not None
     assert log.recovery.lost_data

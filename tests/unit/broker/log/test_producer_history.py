@@ -18,6 +18,7 @@ from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.errors import LogCorruptError, LogStorageError
 from tidelog_broker.log.producer_history import COPY_SUFFIX, SNAPSHOT_SUFFIX, snapshot_name
 from tidelog_broker.log.recovery import LOG_START_NAME
+from tidelog_broker.log.unsynced import Unsynced
 from tidelog_broker.partition import producer_state
 from tidelog_broker.partition.producer_state import NOBODY, CrowdedOut
 from unit.broker.log.builders import (
@@ -361,7 +362,10 @@ class ProducerModel(RuleBasedStateMachine):
         self.reopen(0)
 
     def reopen(
-        self, recovery_point: int, left: CleanLog | None = None, after_power_failure: bool = False
+        self,
+        recovery_point: int,
+        left: CleanLog | None = None,
+        unsynced: Unsynced = Unsynced.REWRITTEN,
     ) -> None:
         self.log = open_log(
             self.disk,
@@ -369,7 +373,7 @@ class ProducerModel(RuleBasedStateMachine):
             clock=FakeClock(),
             recovery_point=recovery_point,
             left=left,
-            after_power_failure=after_power_failure,
+            unsynced=unsynced,
         )
 
     @property
@@ -432,7 +436,7 @@ class ProducerModel(RuleBasedStateMachine):
     @rule(rng=st.none() | st.randoms(use_true_random=False))
     def lose_power(self, rng: random.Random | None) -> None:
         self.disk.power_failure(rng)
-        self.reopen(self.flushed, after_power_failure=True)
+        self.reopen(self.flushed, unsynced=Unsynced.LOST_CUT)
         self.cut(self.log.log_end_offset)
 
     @invariant()

@@ -10,6 +10,7 @@ from tidelog_broker.log.errors import LogError, LogFailedError
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.reopening import Reopening
 from tidelog_broker.log.segment import segment_path
+from tidelog_broker.log.unsynced import Unsynced
 from unit.broker.log.builders import (
     DIRECTORY,
     FakeClock,
@@ -99,7 +100,7 @@ def start_where_the_machine_went_on(disk: MemoryDisk, recovery_point: int) -> Lo
         LogConfig(),
         clock=FakeClock(),
         recovery_point=recovery_point,
-        writes_kept=True,
+        unsynced=Unsynced.KEPT,
     )
 
 
@@ -131,7 +132,7 @@ def test_a_start_that_checks_all_writes_nothing_a_second_time(disk: MemoryDisk) 
         LogConfig(),
         clock=FakeClock(),
         recovery_point=20,
-        writes_kept=True,
+        unsynced=Unsynced.KEPT,
         check_all=True,
         left=left,
     )

@@ -99,6 +99,32 @@ def test_a_whole_batch_at_the_end_that_is_wrong_is_damage_unless_the_machine_cra
     assert [replica.key for replica in logs.open_all(whole=whole)] == damaged
 
 
+@pytest.mark.parametrize(("only_copies", "end"), [({KEY}, 3), (set(), 1)])
+def test_a_gap_after_a_power_failure_waits_for_what_is_known_of_other_replicas(
+    tmp_path: Path, only_copies: set[ReplicaKey], end: int
+) -> None:
+    former = Stored(tmp_path)
+    former.with_records(3)
+    segment = next(replica_path(tmp_path).glob("*.log"))
+    content = bytearray(segment.read_bytes())
+    content[len(content) // 2] ^= 1
+    segment.write_bytes(content)
+    logs = LogDirectory(OsDisk(), tmp_path, FakeClock())
+    assert logs.open_all(whole=False) == []
+    assert logs.undecided() == [(KEY, NAME)]
+    assert logs.is_out(KEY)
+    assert segment.read_bytes() == content
+
+    (damaged,) = logs.open_undecided(only_copies)
+
+    assert damaged.unless_sole is bool(only_copies)
+    log = logs.log_of(KEY)
+    assert log is not None
+    assert log.log_end_offset == end
+    assert logs.undecided() == []
+    assert bool(logs.damaged_batches.of(KEY)) is bool(only_copies)
+
+
 def test_after_a_crash_of_the_machine_a_shorter_log_is_damage_only_where_it_was_synced(
     tmp_path: Path,
 ) -> None:

@@ -1,0 +1,23 @@
+"""A replica that a start found damaged."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tidelog.model import TopicPartition
+from tidelog_broker.partition.replica_key import ReplicaKey
+
+
+class DamagedReplica(NamedTuple):
+    """A replica that is known to have lost data. `name`: None where nothing but its id is
+    known here. `if_synced`: it has only if its topic is `synced`; a crash of the machine
+    may have shortened any other. `if_others`: all records are there, but not who wrote
+    below the log's start, so that it steps back if others can tell. `unless_sole`: single
+    batches are unreadable and all else is there, so that a replica without others continues."""
+
+    key: ReplicaKey
+    name: TopicPartition | None
+    reason: str
+    if_synced: bool = False
+    if_others: bool = False
+    unless_sole: bool = False

@@ -1,0 +1,74 @@
+"""Records that clients are told are damaged on the last disk that held them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from simulation.partition_id import PartitionId
+from simulation.violation import Violation
+from simulation.world import World
+from tidelog.batch import is_damaged
+from tidelog_broker.log.errors import LogError
+
+SKIPPED = "unreadable records reported to a reader"
+
+
+class Range(NamedTuple):
+    first_offset: int
+    next_offset: int
+
+
+class Unreadable:
+    """Bounded by what the disks of one seed lose."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._ranges: dict[PartitionId, set[Range]] = {}
+
+    def reported(self, place: PartitionId, found: Range) -> None:
+        """By a leader, to a consumer. Raises `Violation` where no disk has lost anything, or
+        where an in-sync replica still has the first of these records."""
+        known = self._ranges.setdefault(place, set())
+        if found in known:
+            return
+        known.add(found)
+        losses = self._world.data_losses
+        if not any(losses.last_of(broker_id, place) for broker_id in self._world.brokers):
+            raise Violation("unreadable_without_loss", f"{found} of {place}, and no disk lost data")
+        holder = self._in_sync_holder(place, found.first_offset)
+        if holder is not None:
+            raise Violation(
+                "unreadable_though_held",
+                f"{found} of {place} is reported as unreadable, and broker {holder}, which is in "
+                "the ISR, has it",
+            )
+
+    def _in_sync_holder(self, place: PartitionId, offset: int) -> int | None:
+        for broker_id, process in self._world.brokers.items():
+            for partition in self._world.partitions_of(process):
+                if PartitionId(partition.topic_id, partition.name.partition) != place:
+                    continue
+                state = partition.state
+                if state is None or broker_id not in state.isr_ids or process.broker is None:
+                    continue
+                log = partition.log
+                if not log.log_start_offset <= offset < log.log_end_offset:
+                    continue
+                try:
+                    with process.machine.disk.looked_at():
+                        [batch, *_] = log.read(offset, max_bytes=1, up_to=log.log_end_offset)
+                except LogError:
+                    continue
+                if not is_damaged(batch.header):
+                    return broker_id
+        return None
+
+    def covers(self, place: PartitionId, offset: int) -> bool:
+        ranges = self._ranges.get(place, ())
+        return any(first <= offset < following for first, following in ranges)
+
+    def ranges(self) -> Iterator[tuple[PartitionId, Range]]:
+        for place, ranges in self._ranges.items():
+            for found in sorted(ranges):
+                yield place, found
