@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
-import urllib.request
 from pathlib import Path
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from integration.load import load
+from integration.scraped import scrape
 from integration.single_service import SingleService
 from integration.topics import (
     create_topic,
@@ -28,30 +26,6 @@ from tidelog_runtime.telemetry.metrics.metric import MetricType
 
 # Those of the library.
 LIBRARY = ("process_", "python_")
-
-
-class Scrape:
-    """`values`: by name, then by labels. A histogram has its `_count`."""
-
-    def __init__(self, text: str) -> None:
-        self.families = list(text_string_to_metric_families(text))
-        self.values: dict[str, dict[frozenset[tuple[str, str]], float]] = {}
-        for family in self.families:
-            for sample in family.samples:
-                series = self.values.setdefault(sample.name, {})
-                series[frozenset(sample.labels.items())] = sample.value
-
-    def value(self, name: str, **labels: str) -> float | None:
-        return self.values.get(f"tidelog_{name}", {}).get(frozenset(labels.items()))
-
-
-async def scrape(address: str) -> Scrape:
-    def read() -> str:
-        with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as response:
-            text: str = response.read().decode()
-            return text
-
-    return Scrape(await asyncio.to_thread(read))
 
 
 async def test_every_service_tells_what_the_catalogue_names_and_no_more(

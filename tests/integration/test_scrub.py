@@ -1,0 +1,160 @@
+"""The scrub finds a flipped byte in an old, closed segment before any reader does: the replica is
+repaired by another leader, or, in the only copy, the damaged batch alone cannot be read."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from integration.explaining import assert_not_blamed, said, the, tidelog, until_found
+from integration.explaining import explained as explanation_of
+from integration.logs import LogSince
+from integration.scraped import scrape
+from integration.topics import create_topic, new_name, read, until_in_sync, until_led_by_another
+from integration.waiting import TIMEOUT_SECONDS, until_true
+from tidelog.cli.exit_status import ExitStatus
+from tidelog.client import Consumer, Producer
+from tidelog.client.descriptions import TopicDescription
+from tidelog.errors import RecordsDamagedError
+from tidelog.inspection.explain import causes
+from tidelog.log_dump import dump_log, segment_paths
+from tidelog.model import TopicPartition
+from tidelog_runtime.demo.replicas import find_replica
+from tidelog_runtime.local.cluster import LocalCluster
+
+RECORDS = 48
+VALUE = bytes(range(256)) * 16
+# The smallest there are: each has some of the records.
+CONFIG = {"segment_bytes": str(64 << 10)}
+BROKERS = (1, 2, 3)
+
+
+async def written(cluster: LocalCluster, replication_factor: int) -> TopicDescription:
+    """A topic of one partition with closed segments; each record is a batch."""
+    topic = await create_topic(
+        cluster, new_name("sea"), 1, replication_factor=replication_factor, config=CONFIG
+    )
+    async with Producer(cluster.bootstrap, linger_ms=0) as producer:
+        for number in range(RECORDS):
+            await (await producer.send(topic.name, b"%d " % number + VALUE, partition=0))
+    return await until_in_sync(cluster, topic.name)
+
+
+def replica_of(cluster: LocalCluster, topic: TopicDescription, broker_id: int) -> Path:
+    return find_replica(cluster.broker_data_dir(broker_id), topic.name, 0, topic.topic_id)
+
+
+def flip_in_oldest_segment(replica: Path) -> int:
+    """In its second batch; returns the offset of its record."""
+    oldest, *later = segment_paths(replica)
+    assert later, "the oldest segment is closed"
+    info = [info for _, info in dump_log(oldest)][1]
+    assert info.header is not None
+    with oldest.open("r+b") as file:
+        file.seek(info.position + info.size - 5)
+        [byte] = file.read(1)
+        file.seek(-1, 1)
+        file.write(bytes([byte ^ 4]))
+    return info.header.base_offset
+
+
+def faults(replica: Path) -> list[str]:
+    return [info.fault for _, info in dump_log(replica) if info.fault is not None]
+
+
+async def scrub(cluster: LocalCluster, broker_id: int) -> None:
+    status, printed = await tidelog(cluster, "brokers", "scrub", str(broker_id), "--full-rate")
+    assert status == ExitStatus.DONE, printed
+
+
+async def damage_found_by_scrub(cluster: LocalCluster, broker_id: int) -> float:
+    told = await scrape(cluster.broker_metrics(broker_id))
+    return told.value("scrub_damaged_batches_total") or 0
+
+
+def log_of(cluster: LocalCluster, broker_id: int) -> LogSince:
+    return LogSince(cluster.broker_process(broker_id).log_path)
+
+
+@pytest.mark.parametrize("role", ["leader", "follower"])
+async def test_a_flipped_byte_is_repaired_before_a_reader_sees_it(
+    cluster: LocalCluster, role: str
+) -> None:
+    topic = await written(cluster, 3)
+    [partition] = topic.partitions
+    follower = next(b for b in partition.replicas if b != partition.leader)
+    damaged = partition.leader if role == "leader" else follower
+    replica, log = replica_of(cluster, topic, damaged), log_of(cluster, damaged)
+    found_before = await damage_found_by_scrub(cluster, damaged)
+    flip_in_oldest_segment(replica)
+    assert len(faults(replica)) == 1
+
+    await scrub(cluster, damaged)
+    await until_true(lambda: bool(log.told("replica_repaired", "completed")), "it is repaired")
+    if role == "leader":
+        await until_led_by_another(cluster, topic.name, partition)
+    await until_in_sync(cluster, topic.name)
+
+    assert faults(replica) == []
+    [told] = log.told("replica_damaged")
+    assert (told["topic"], told["partition"], told["cause"]) == (topic.name, 0, "corrupt")
+    assert "CRC32C" in told["details"]["why"]
+    [event] = log.events("scrub_found_damage")
+    assert event["partition"] == f"{topic.name}/0"
+    assert await damage_found_by_scrub(cluster, damaged) == found_before + 1
+    others = [log_of(cluster, b) for b in BROKERS if b != damaged]
+    assert not any(other.told("batch_damaged") for other in others)
+    values = [record.value for record in await read(cluster, topic.name)]
+    assert values == [b"%d " % number + VALUE for number in range(RECORDS)]
+    assert_not_blamed(await explanation_of(cluster), f"{topic.name}/0")
+    evidence = cluster.broker_data_dir(damaged) / "evidence"
+    assert any(topic.topic_id in path.name for path in evidence.iterdir())
+
+
+async def read_past_damage(
+    bootstrap: str, partition: TopicPartition
+) -> tuple[list[int], list[RecordsDamagedError]]:
+    """The offsets that can be read up to the end, and every error on the way."""
+    offsets: list[int] = []
+    errors: list[RecordsDamagedError] = []
+    async with asyncio.timeout(TIMEOUT_SECONDS), Consumer(bootstrap) as consumer:
+        consumer.assign([partition])
+        while not offsets or offsets[-1] < RECORDS - 1:
+            try:
+                offsets += [record.offset for record in await consumer.poll()]
+            except RecordsDamagedError as error:
+                errors.append(error)
+                await consumer.seek(partition, error.next_offset)
+    return offsets, errors
+
+
+async def test_in_the_only_copy_the_damaged_batch_alone_becomes_unreadable(
+    cluster: LocalCluster,
+) -> None:
+    topic, bystander = await written(cluster, 1), await written(cluster, 1)
+    damaged = topic.partitions[0].leader
+    replica, log = replica_of(cluster, topic, damaged), log_of(cluster, damaged)
+    found_before = await damage_found_by_scrub(cluster, damaged)
+    lost = flip_in_oldest_segment(replica)
+
+    await scrub(cluster, damaged)
+    await until_true(lambda: bool(log.told("batch_damaged")), "the batch is unreadable")
+    found = await until_found(cluster, (causes.RECORDS_DAMAGED, damaged))
+    offsets, errors = await read_past_damage(cluster.bootstrap, TopicPartition(topic.name, 0))
+
+    assert [(error.first_offset, error.next_offset) for error in errors] == [(lost, lost + 1)]
+    assert offsets == [offset for offset in range(RECORDS) if offset != lost]
+    [told] = log.told("batch_damaged")
+    assert (told["details"]["first_offset"], told["details"]["next_offset"]) == (lost, lost + 1)
+    assert log.told("resignation") == []
+    finding = the(found, causes.RECORDS_DAMAGED, damaged)
+    assert (finding.topic, finding.partition) == (topic.name, 0)
+    assert f"at offsets {lost} to {lost} cannot be read" in said(finding)
+    assert_not_blamed(found, f"{bystander.name}/0")
+    metrics = await scrape(cluster.broker_metrics(damaged))
+    assert metrics.value("damaged_batches") == 1
+    assert await damage_found_by_scrub(cluster, damaged) == found_before + 1
+    assert faults(replica) == []
+    assert len(await read(cluster, bystander.name)) == RECORDS
