@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from integration.load import load
-from integration.scraped import scrape
+from integration.scraped import Scrape, scrape
 from integration.single_service import SingleService
 from integration.topics import (
     create_topic,

@@ -4,16 +4,19 @@ repaired by another leader, or, in the only copy, the damaged batch alone cannot
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
+from integration.clusters import running_cluster
 from integration.explaining import assert_not_blamed, said, the, tidelog, until_found
 from integration.explaining import explained as explanation_of
 from integration.logs import LogSince
 from integration.scraped import scrape
 from integration.topics import create_topic, new_name, read, until_in_sync, until_led_by_another
-from integration.waiting import TIMEOUT_SECONDS, until_true
+from integration.waiting import TIMEOUT_SECONDS, until
 from tidelog.cli.exit_status import ExitStatus
 from tidelog.client import Consumer, Producer
 from tidelog.client.descriptions import TopicDescription
@@ -29,6 +32,15 @@ VALUE = bytes(range(256)) * 16
 # The smallest there are: each has some of the records.
 CONFIG = {"segment_bytes": str(64 << 10)}
 BROKERS = (1, 2, 3)
+# The scrub checks what is on the disk, and leaves what is only in memory to the next pass.
+FLUSHED_SOON = {"flush_interval_ms": 500}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalCluster]:
+    directory = tmp_path_factory.mktemp("scrub")
+    async with running_cluster(directory, controllers=1, broker_config=FLUSHED_SOON) as running:
+        yield running
 
 
 async def written(cluster: LocalCluster, replication_factor: int) -> TopicDescription:
@@ -64,9 +76,19 @@ def faults(replica: Path) -> list[str]:
     return [info.fault for _, info in dump_log(replica) if info.fault is not None]
 
 
-async def scrub(cluster: LocalCluster, broker_id: int) -> None:
-    status, printed = await tidelog(cluster, "brokers", "scrub", str(broker_id), "--full-rate")
-    assert status == ExitStatus.DONE, printed
+async def scrub_until(
+    cluster: LocalCluster, broker_id: int, log: LogSince, kind: str, stage: str
+) -> None:
+    """Passes begin until the broker reports this: a pass checks what is flushed by then."""
+
+    async def look() -> bool:
+        if log.told(kind, stage):
+            return True
+        status, printed = await tidelog(cluster, "brokers", "scrub", str(broker_id), "--full-rate")
+        assert status == ExitStatus.DONE, printed
+        return bool(log.told(kind, stage))
+
+    await until(look, f"broker {broker_id} reports {kind}")
 
 
 async def damage_found_by_scrub(cluster: LocalCluster, broker_id: int) -> float:
@@ -91,8 +113,7 @@ async def test_a_flipped_byte_is_repaired_before_a_reader_sees_it(
     flip_in_oldest_segment(replica)
     assert len(faults(replica)) == 1
 
-    await scrub(cluster, damaged)
-    await until_true(lambda: bool(log.told("replica_repaired", "completed")), "it is repaired")
+    await scrub_until(cluster, damaged, log, "replica_repaired", "completed")
     if role == "leader":
         await until_led_by_another(cluster, topic.name, partition)
     await until_in_sync(cluster, topic.name)
@@ -139,8 +160,7 @@ async def test_in_the_only_copy_the_damaged_batch_alone_becomes_unreadable(
     found_before = await damage_found_by_scrub(cluster, damaged)
     lost = flip_in_oldest_segment(replica)
 
-    await scrub(cluster, damaged)
-    await until_true(lambda: bool(log.told("batch_damaged")), "the batch is unreadable")
+    await scrub_until(cluster, damaged, log, "batch_damaged", "failed")
     found = await until_found(cluster, (causes.RECORDS_DAMAGED, damaged))
     offsets, errors = await read_past_damage(cluster.bootstrap, TopicPartition(topic.name, 0))
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from tidelog.errors import TidelogError
 
 NOT_KNOWN = -1
+# The failure of a replica whose log its leader's data cannot follow.
+REJECTS_LEADER = "rejects_leader"
 # From here on an answer of the metadata store counts as slow; etcd answers in single
 # milliseconds.
 STORE_SLOW_MS = 500

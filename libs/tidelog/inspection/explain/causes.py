@@ -61,6 +61,7 @@ REPLICA_CUT_OFF = "replica_cut_off"
 DISK_FULL = "disk_full"
 DISK_ERROR = "disk_error"
 REPLICA_CORRUPT = "replica_corrupt"
+REPLICA_REJECTS = "replica_rejects"  # what its leader sends
 RECORDS_DAMAGED = "records_damaged"  # on the last disk that held them
 REPLICAS_DIVERGED = "replicas_diverged"  # committed batches differ, and are sound
 # About control and the store.
@@ -95,6 +96,7 @@ ORDER = (
     DISK_FULL,
     DISK_ERROR,
     REPLICA_CORRUPT,
+    REPLICA_REJECTS,
     OPEN_FILES,
     MEMORY_SHORT,
     MANY_CONNECTIONS,

@@ -9,6 +9,7 @@ from tidelog.inspection.explain.causes import Reason, Root
 from tidelog.inspection.explain.cluster_view import ClusterView, Life
 from tidelog.inspection.explain.words import name_of_key, span
 from tidelog.inspection.model import (
+    REJECTS_LEADER,
     FollowerProgress,
     FollowerState,
     PartitionKeyState,
@@ -40,6 +41,7 @@ _OF_FAILURE = {
     "disk_full": (causes.DISK_FULL, "has no room on its disk"),
     "disk_error": (causes.DISK_ERROR, "has a disk that fails"),
     "corrupt": (causes.REPLICA_CORRUPT, "has found its replica damaged"),
+    REJECTS_LEADER: (causes.REPLICA_REJECTS, "rejects what its leader sends"),
 }
 
 
@@ -183,7 +185,7 @@ def refusal_of(
     follower = None if replica is None else replica.follower
     if follower is None or not (follower.problem and follower.answered):
         return None
-    if follower.leader != key.leader:
+    if follower.leader != key.leader or (replica and replica.failure == REJECTS_LEADER):
         return None
     refused_for = f" for {span(follower.problem_ms)}" if follower.problem_ms >= 0 else ""
     return follower, (

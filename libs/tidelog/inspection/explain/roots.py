@@ -33,6 +33,7 @@ _SUMMARY = {
     causes.DISK_FULL: "broker {broker} has no room on its disk",
     causes.DISK_ERROR: "the disk of broker {broker} fails",
     causes.REPLICA_CORRUPT: "broker {broker} has found replicas damaged",
+    causes.REPLICA_REJECTS: "broker {broker} rejects what its leader sends",
 }
 _NEXT_STEP = {
     causes.REPLICA_DEAD: "Start broker {broker}; its log says why it ended. It catches up and "
@@ -64,6 +65,10 @@ _NEXT_STEP = {
     causes.DISK_ERROR: "Look at the kernel's log of its machine, and replace the disk; the "
     "replicas are copied anew.",
     **pressures.NEXT_STEP,
+    causes.REPLICA_REJECTS: "Check the disk of the leader (tidelog brokers scrub BROKER) and the "
+    "network between the two; broker {broker} asks again by itself, and is kept out of the ISR "
+    "meanwhile. If it stays so, move the replica away and back, so that it is copied from "
+    "scratch.",
     causes.REPLICA_CORRUPT: "It is cut to what is sound and copied anew from its leader by "
     "itself; check the disk of that machine if this comes again.",
 }

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tidelog.inspection.model import (
     NOT_KNOWN,
+    REJECTS_LEADER,
     DamagedOffsets,
     DivergedOffsets,
     FollowerState,
@@ -112,4 +113,9 @@ class ReplicaKnowledge:
             return Failure(
                 refusal.cause.value, refusal.message, refusal.since_ms, refusal.led_epoch
             )
+        partition = self._manager.find(key)
+        rejection = None if partition is None else self._fetchers.rejection_of(partition)
+        if rejection is not None:
+            why, for_ms = rejection
+            return Failure(REJECTS_LEADER, why, self._clock.monotonic_ms() - for_ms)
         return None

@@ -33,8 +33,9 @@ class Now(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """Why a replica takes no records: "disk_full", "disk_error" or "corrupt"; `since_ms` of
-    the monotonic clock. `leader_epoch`: the last one in which it led and was rejected."""
+    """Why a replica takes no records: "disk_full", "disk_error", "corrupt" or "rejects_leader";
+    `since_ms` of the monotonic clock. `leader_epoch`: the last one in which it led and was
+    rejected."""
 
     failure: str
     message: str

@@ -128,6 +128,11 @@ class Fetchers:
         fetcher = self._fetcher_of(partition)
         return None if fetcher is None else fetcher.progress_of(partition)
 
+    def rejection_of(self, partition: Partition) -> tuple[str, int] | None:
+        """As `ReplicaFetcher.rejection_of`."""
+        fetcher = self._fetcher_of(partition)
+        return None if fetcher is None else fetcher.rejection_of(partition)
+
     def _fetcher_of(self, partition: Partition) -> ReplicaFetcher | None:
         followed = self._following.get(partition)
         if followed is None or followed.lane not in self._fetchers:

@@ -54,12 +54,13 @@ def retry_delay_s(failures: int) -> float:
 class HeldBack(NamedTuple):
     """A partition that fails on its own is left out until `release` (loop time), so that
     it does not turn the long poll of all others into a busy loop. `why` it failed last, and
-    `since` when it does."""
+    `since` when it does. `is_rejected`: the leader answered, and its data cannot follow here."""
 
     release: float
     failures: int
     why: str
     since: float
+    is_rejected: bool = False
 
 
 class Unanswered(NamedTuple):
@@ -405,7 +406,7 @@ class ReplicaFetcher:
         except (TidelogError, AppendOrderError) as error:
             # The leader's answer is not what its log can hold.
             _log.warning("replica_fetch_failed", partition=str(partition.name), why=str(error))
-            self._hold_back(result.replica, str(error))
+            self._hold_back(result.replica, str(error), is_rejected=True)
         except LogError as error:
             self._context.replica_failed(partition, error)
             self._hold_back(result.replica, str(error))
@@ -439,12 +440,21 @@ class ReplicaFetcher:
         _log.debug("replica_fetch_refused", partition=str(partition.name), why=error.message)
         self._hold_back(result.replica, error.message)
 
-    def _hold_back(self, key: ReplicaKey, why: str) -> None:
+    def _hold_back(self, key: ReplicaKey, why: str, *, is_rejected: bool = False) -> None:
         before = self._held_back.get(key)
         failures = before.failures + 1 if before else 1
         now = asyncio.get_running_loop().time()
-        since = before.since if before else now
-        self._held_back[key] = HeldBack(now + retry_delay_s(failures), failures, why, since)
+        since = before.since if before and before.is_rejected is is_rejected else now
+        release = now + retry_delay_s(failures)
+        self._held_back[key] = HeldBack(release, failures, why, since, is_rejected)
+
+    def rejection_of(self, partition: Partition) -> tuple[str, int] | None:
+        """Why this follower rejects what its leader sends, and for how many milliseconds; None:
+        it does not."""
+        held = self._held_back.get(partition.key)
+        if held is None or not held.is_rejected:
+            return None
+        return held.why, int((asyncio.get_running_loop().time() - held.since) * 1000)
 
     def _moved_and_followed(self) -> Iterable[Partition]:
         for key in self._moved:

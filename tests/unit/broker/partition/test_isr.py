@@ -1,3 +1,5 @@
+import pytest
+
 from tidelog.model import NO_OFFSET
 from tidelog_broker.partition import isr
 from tidelog_broker.partition.isr import FollowerProgress, IsrChange, SessionTime
@@ -65,6 +67,37 @@ def test_a_member_stays_for_the_whole_lag_time() -> None:
 
 def test_a_follower_that_lags_does_not_join_only_to_leave_again() -> None:
     assert judge({3: progress(10)}, now_ms=1501) is None
+
+
+@pytest.mark.parametrize("high_watermark", [5, 9])
+def test_a_follower_that_rejects_what_its_leader_sends_leaves_and_stays_out(
+    high_watermark: int,
+) -> None:
+    """It asks for the same records again and again. Also where the high watermark cannot move
+    beyond what it has, because without it the min ISR is missed."""
+    rejected_from = 5
+    members: tuple[int, ...] = (1, 2)
+    follower = isr.granted(0)
+    changes = []
+    for now_ms in range(10, 5_000, 10):
+        follower = isr.fetched(
+            follower,
+            broker_epoch=epoch_of(2),
+            fetch_offset=rejected_from,
+            leader_end=9,
+            now_ms=now_ms,
+        )
+        change = judge(
+            {2: follower},
+            of=members,
+            high_watermark=high_watermark,
+            epoch_start=0,
+            now_ms=now_ms,
+        )
+        if change is not None:
+            changes.append(change)
+            members = (1,)
+    assert changes == [IsrChange((), frozenset({2}))]
 
 
 def test_whoever_asks_for_the_leaders_end_is_caught_up_now() -> None:

@@ -492,6 +492,39 @@ async def test_a_damaged_batch_is_not_taken_and_asked_for_again() -> None:
     assert second.at > first.at
 
 
+async def test_a_follower_says_what_it_rejects_until_it_takes_it() -> None:
+    follower = Follower()
+    partition = follower.follow(log=StrictLog())
+    async with following(follower):
+        first = await follower.next(0)
+        assert follower.fetcher.rejection_of(partition) is None
+        first.answer(first.data(7))
+        second = await follower.next(1)
+        rejection = follower.fetcher.rejection_of(partition)
+        assert rejection is not None
+        assert rejection[0] == "out of order"
+        await asyncio.sleep(0.5)
+        second.answer(second.data(7))
+        third = await follower.next(2)
+        rejection = follower.fetcher.rejection_of(partition)
+        assert rejection is not None
+        assert rejection[1] >= 500
+        third.answer(third.data(0))
+        await settled()
+        assert follower.fetcher.rejection_of(partition) is None
+
+
+async def test_what_its_leader_rejects_a_follower_does_not() -> None:
+    follower = Follower()
+    partition = follower.follow()
+    async with following(follower):
+        first = await follower.next(0)
+        first.answer(first.failed(ErrorCode.NOT_LEADER))
+        await follower.next(1)
+        assert follower.fetcher.rejection_of(partition) is None
+        assert follower.fetcher.progress_of(partition).problem
+
+
 class FullLog(FakeLog):
     def append(self, batches: Sequence[Batch]) -> None:  # noqa: ARG002
         raise LogStorageError.of(OSError(errno.ENOSPC, ""), PurePath("orders-0"), "append to")

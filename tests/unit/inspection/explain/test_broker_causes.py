@@ -250,7 +250,12 @@ def test_a_fetch_that_finds_nothing_may_wait_as_long_as_can_be_configured(
 
 @pytest.mark.parametrize(
     ("failure", "cause"),
-    [("disk_full", "disk_full"), ("disk_error", "disk_error"), ("corrupt", "replica_corrupt")],
+    [
+        ("disk_full", "disk_full"),
+        ("disk_error", "disk_error"),
+        ("corrupt", "replica_corrupt"),
+        ("rejects_leader", "replica_rejects"),
+    ],
 )
 def test_a_replica_that_takes_no_records_says_why(
     cluster: DescribedCluster, failure: str, cause: str

@@ -1,0 +1,41 @@
+"""Why a replica takes no records, by what the parts of its broker know."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from tidelog.inspection.model import REJECTS_LEADER
+from tidelog_broker.inspection.replica_knowledge import ReplicaKnowledge
+from tidelog_broker.inspection.replica_state import Failure
+from unit.broker.broker_parts import KEY
+from unit.broker.log.builders import FakeClock
+
+FOR_MS = 700
+
+
+def knowledge(clock: FakeClock, *, rejection: tuple[str, int] | None) -> ReplicaKnowledge:
+    """Of a broker whose disk takes everything."""
+    parts: list[Any] = [
+        SimpleNamespace(find=lambda _: object(), disk=SimpleNamespace(of=lambda _: None)),
+        SimpleNamespace(damage_of=lambda _: None),
+        SimpleNamespace(rejection_of=lambda _: rejection),
+        SimpleNamespace(sessions=None),
+        SimpleNamespace(waiting=None),
+        None,
+        clock,
+        None,
+    ]
+    return ReplicaKnowledge(*cast(Any, parts))
+
+
+def test_a_follower_that_rejects_what_its_leader_sends_takes_no_records() -> None:
+    clock = FakeClock()
+    found = knowledge(clock, rejection=("does not match its checksum", FOR_MS)).failure_of(KEY)
+
+    since_ms = clock.monotonic_ms() - FOR_MS
+    assert found == Failure(REJECTS_LEADER, "does not match its checksum", since_ms)
+
+
+def test_one_that_takes_everything_has_no_failure() -> None:
+    assert knowledge(FakeClock(), rejection=None).failure_of(KEY) is None
