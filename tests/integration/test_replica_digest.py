@@ -18,7 +18,7 @@ from integration.explaining import (
     until_found,
 )
 from integration.rewritten_batches import rewrite_a_batch
-from integration.test_metrics import scrape
+from integration.scraped import scrape
 from integration.topics import create_topic, read, until_in_sync
 from integration.waiting import until
 from tidelog.cli.exit_status import ExitStatus

@@ -993,7 +993,7 @@ class ReplicaState(_message.Message):
     size_bytes: _builtins.int
     synced: _builtins.bool
     failure: _builtins.str
-    """Why it takes no records: "", "disk_full", "disk_error", "corrupt"."""
+    """Why it takes no records: "", "disk_full", "disk_error", "corrupt", "rejects_leader"."""
     failure_message: _builtins.str
     """The last message of that failure."""
     failure_ms: _builtins.int
