@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -16,17 +17,18 @@ FOR_MS = 700
 
 def knowledge(clock: FakeClock, *, rejection: tuple[str, int] | None) -> ReplicaKnowledge:
     """Of a broker whose disk takes everything."""
-    parts: list[Any] = [
-        SimpleNamespace(find=lambda _: object(), disk=SimpleNamespace(of=lambda _: None)),
-        SimpleNamespace(damage_of=lambda _: None),
-        SimpleNamespace(rejection_of=lambda _: rejection),
-        SimpleNamespace(sessions=None),
-        SimpleNamespace(waiting=None),
-        None,
-        clock,
-        None,
-    ]
-    return ReplicaKnowledge(*cast(Any, parts))
+    # Nothing else is asked.
+    parts = dict.fromkeys(signature(ReplicaKnowledge).parameters, SimpleNamespace())
+    parts |= {
+        "manager": SimpleNamespace(
+            find=lambda _: object(), disk=SimpleNamespace(of=lambda _: None)
+        ),
+        "repair": SimpleNamespace(damage_of=lambda _: None),
+        "fetchers": SimpleNamespace(rejection_of=lambda _: rejection),
+        "replica_fetch": SimpleNamespace(sessions=None),
+        "consumer_fetch": SimpleNamespace(waiting=None),
+    }
+    return ReplicaKnowledge(**cast(Any, {**parts, "clock": clock}))
 
 
 def test_a_follower_that_rejects_what_its_leader_sends_takes_no_records() -> None:
