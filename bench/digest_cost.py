@@ -17,7 +17,6 @@ from rich.console import Console
 
 from bench.metrics_cost import (
     BATCHES_A_PIECE,
-    PAIRS,
     PIECES,
     brokers_cpu_seconds,
     send,
@@ -30,6 +29,7 @@ from tidelog.model import Codec
 from tidelog_broker.partition.range_digest import RANGE_OFFSETS, LogDigests
 
 WANTED_RATIO = 0.99
+PAIRS = 6
 APPENDS = 20_000
 
 

@@ -24,6 +24,12 @@ export function damageOf(status) {
   return [status.damage_found > 0 ? "bad" : "ok", number(status.damage_found)];
 }
 
+/** [tone, word] of the ranges in which replicas hold different committed records now. */
+export function divergedOf(status) {
+  if (!status) return ["", NONE];
+  return [status.diverged_ranges > 0 ? "bad" : "ok", number(status.diverged_ranges)];
+}
+
 export function ScrubPanel({ onAct }) {
   const known = usePolled((signal) => all("brokers/scrub", {}, signal), "scrub", EVERY_MS);
   return html`<${Panel} title="Scrub" flush beside=${html`<span class="faint small">every batch on the disk is checked</span><${Age} of=${known} />`}
@@ -40,6 +46,7 @@ function ScrubTable({ label, scrubs }) {
     { name: "Checked in it", show: (s) => html`<${Checked} of=${s} />` },
     { name: "Last completed pass", value: (s) => s.status?.last_pass_ended_ms ?? 0, show: (s) => html`<${LastPass} status=${s.status} />` },
     { name: "Damaged batches", width: "130px", num: true, value: (s) => s.status?.damage_found ?? -1, show: (s) => state(damageOf(s.status)) },
+    { name: "Diverged ranges", width: "130px", num: true, value: (s) => s.status?.diverged_ranges ?? -1, show: (s) => state(divergedOf(s.status)) },
   ];
   return html`<${Table} label=${label} columns=${columns} rows=${scrubs} rowKey=${(s) => s.broker_id} sortedBy="Broker" empty="No broker runs." />`;
 }
