@@ -257,16 +257,14 @@ class Divergences:
     async def run(self) -> None:
         while True:
             try:
-                async with asyncio.timeout(SWEEP_INTERVAL_S if self._standing else None):
+                is_idle = not self._standing and not self._unwritten
+                async with asyncio.timeout(None if is_idle else SWEEP_INTERVAL_S):
                     await self._is_changed.wait()
             except TimeoutError:
                 pass
             self._is_changed.clear()
             self.sweep()
-            try:
-                await self._write()
-            except OSError as error:
-                _log.error("divergence_not_written", reason=str(error))
+            await self._write()
 
     def sweep(self) -> None:
         """Those whose range or replica is gone need no attention any more."""
@@ -305,7 +303,12 @@ class Divergences:
                     self._write_file(place, found)
             self._delete_old()
 
-        await self._run_blocking(write)
+        try:
+            await self._run_blocking(write)
+        except OSError as error:
+            _log.error("divergence_not_written", reason=str(error))
+            # With the next sweep.
+            self._unwritten |= standing.keys()
 
     def _write_file(self, place: Place, found: Divergence) -> None:
         value = {

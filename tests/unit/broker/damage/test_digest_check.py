@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from tidelog.model import NO_OFFSET, Batch
 from tidelog.state_changes.event import Kind
 from tidelog_broker.damage.digest_check import DigestCheck
-from tidelog_broker.damage.divergences import Divergences
+from tidelog_broker.damage.divergences import SWEEP_INTERVAL_S, Divergences
 from tidelog_broker.log.log import Log
 from tidelog_broker.partition.range_digest import (
     BatchSummary,
@@ -155,6 +156,17 @@ async def test_it_outlives_a_restart_and_ends_when_both_are_equal_again() -> Non
     assert leads.divergences.count == 0
     assert leads.files() == ["resolved"]
     assert leads.told()[-1] == "replica_diverged completed"
+
+
+async def test_evidence_that_the_disk_refused_is_written_later() -> None:
+    leads = await Leader().start()
+    leads.replicas.memory.space = 0
+    await leads.reported(report_of(others()))
+    assert leads.files() == []
+    leads.replicas.memory.space = None
+    async with at_work(leads.divergences.run()):
+        await asyncio.sleep(2 * SWEEP_INTERVAL_S)
+    assert leads.files() == ["diverged"]
 
 
 async def test_one_that_was_cut_or_deleted_is_no_divergence_any_more() -> None:
