@@ -3,6 +3,7 @@ digests finds it, `tidelog explain` names both, and its next step ends it."""
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -94,3 +95,34 @@ async def test_another_sound_batch_on_one_disk_is_found_and_explained(tmp_path: 
     assert [name.rsplit(".", 1)[1] for name in kept] == ["diverged"]
     assert [name.rsplit(".", 1)[1] for name in resolved] == ["resolved"]
     assert values == {VALUE}  # the leader's
+
+
+async def test_a_disk_that_holds_another_batch_than_was_written_is_found_without_other_replicas(
+    tmp_path: Path,
+) -> None:
+    config = {"flush_interval_ms": 500}
+    async with running_cluster(tmp_path, controllers=1, brokers=1, broker_config=config) as cluster:
+        topic, partition = split(DIVERGED)
+        described = await create_topic(cluster, topic, 1, 1)
+        for _ in range(BATCHES):
+            await append(cluster, DIVERGED, [VALUE] * RECORDS, Acks.ALL)
+        data_dir = cluster.broker_data_dir(1)
+        replica = find_replica(data_dir, topic, partition, described.topic_id)
+
+        async def scrubbed() -> bool:
+            """Once the records are synced."""
+            await tidelog(cluster, "brokers", "scrub", "--full-rate")
+            _, shown = await tidelog(cluster, "brokers", "scrub", "--status", "--json")
+            (status,) = json.loads(shown)
+            return bool(status["last_pass_bytes"] >= status["total_bytes"] > 0)
+
+        await until(scrubbed, "all records are checked")
+        before = (await explained(cluster)).findings
+        rewrite_a_batch(replica, VALUE, OTHER)
+        await until(scrubbed, "all records are checked again")
+        found = await until_found(cluster, ("replicas_diverged", 1))
+
+    assert not any(f.cause == "replicas_diverged" for f in before)
+    finding = the(found, "replicas_diverged")
+    assert f"the disk of broker 1 holds other committed records of {DIVERGED}" in finding.summary
+    assert "the checksums of all of them hold" in finding.summary
