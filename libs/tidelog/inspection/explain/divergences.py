@@ -23,10 +23,13 @@ def diverged_replicas(view: ClusterView) -> Iterator[Symptom]:
                 name = TopicPartition(replica.topic, replica.partition)
                 found.setdefault(name, []).append((broker_id, replica))
     for name, reports in found.items():
-        yield _symptom(name, reports)
+        key = view.keys.get(name)
+        yield _symptom(name, reports, is_sole=key is not None and len(key.replicas) == 1)
 
 
-def _symptom(name: TopicPartition, reports: Sequence[tuple[int, ReplicaState]]) -> Symptom:
+def _symptom(
+    name: TopicPartition, reports: Sequence[tuple[int, ReplicaState]], *, is_sole: bool
+) -> Symptom:
     concerned = sorted({b for own, replica in reports for b in _brokers(own, replica)})
     ranges = sorted({(d.first_offset, d.next_offset) for _, r in reports for d in r.diverged})
     offsets = listed(f"{first} to {following - 1}" for first, following in ranges)
@@ -42,7 +45,7 @@ def _symptom(name: TopicPartition, reports: Sequence[tuple[int, ReplicaState]]) 
         name,
         f"{which}, at offsets {offsets}; the checksums of all of them hold",
         f"have replicas on {brokers(concerned)} that hold different committed records",
-        _next_step(name, concerned),
+        _next_step_of_sole(name, concerned) if is_sole else _next_step(name, concerned),
         tuple(
             _evidence(name, own, diverged)
             for own, replica in reports
@@ -77,8 +80,17 @@ def _evidence(name: TopicPartition, own: int, diverged: DivergedOffsets) -> str:
     return f"{line} (described in {diverged.evidence} in the data_dir of broker {own})"
 
 
+def _next_step_of_sole(name: TopicPartition, concerned: Sequence[int]) -> str:
+    return (
+        f"Consumers get what the disk holds now, and no other replica of {name} can tell what was "
+        f"written. Check the disk of {brokers(concerned)} and who has access to it. Compare "
+        f"`tidelog dump-log --records` of replicas/{name.topic}-{name.partition}.* in its data_dir "
+        "with a backup or an archive, and write what differs again, to another topic."
+    )
+
+
 def _next_step(name: TopicPartition, concerned: Sequence[int]) -> str:
-    directory = f"replicas/{name.topic}-{name.partition}@*"
+    directory = f"replicas/{name.topic}-{name.partition}.*"
     return (
         f"Consumers get what the leader of {name} holds. Compare the replicas with each other and "
         f"with a backup or an archive: `tidelog dump-log --records` of {directory} in the data_dir "

@@ -509,13 +509,14 @@ def test_replicas_that_hold_different_records_are_named_with_both_digests_and_fi
     assert "broker 2 00000000000000bb; the first batch that differs is offset 20, 5 records" in line
     assert "00000000000000000000.log on broker 1 and 00000000000000000007.log on broker 2" in line
     assert "evidence/x.diverged in the data_dir of broker 1" in line
+    assert "replicas/sea-0.*" in diverged.next_step
     assert "tidelog leaders move sea/0=BROKER" in diverged.next_step
 
 
 def test_a_disk_that_holds_other_records_than_were_written_is_named(
     cluster: DescribedCluster,
 ) -> None:
-    cluster.partition("sea/0")
+    cluster.partition("sea/0", (2,))
     own = DivergedOffsets(2, 0, 40, "00000000000000aa", "00000000000000bb")
     cluster.replica("sea/0", 2, diverged=(own,))
     diverged = found(cluster.explain(), "replicas_diverged")
@@ -525,6 +526,9 @@ def test_a_disk_that_holds_other_records_than_were_written_is_named(
     assert "appended digest 00000000000000aa at offsets 0 to 39, and its disk holds" in (
         said(diverged)
     )
+    # The only copy is not to be moved away.
+    assert "copied again" not in diverged.next_step
+    assert "no other replica of sea/0" in diverged.next_step
 
 
 def test_a_disk_without_inodes_is_not_said_to_lack_bytes_alone(cluster: DescribedCluster) -> None:
