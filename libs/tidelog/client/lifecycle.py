@@ -69,9 +69,9 @@ class Lifecycle:
         if self._loop is not None and not self.closed and self._generation == forks.generation:
             warnings.warn(f"a {self._client} was not closed", ResourceWarning, stacklevel=2)
 
-    def check(self) -> None:
-        """Raises `TidelogError` unless the client can be used in this process, on this event
-        loop, and is open."""
+    def check(self) -> asyncio.AbstractEventLoop:
+        """The running event loop. Raises `TidelogError` unless the client can be used in this
+        process, on this event loop, and is open."""
         if self._generation != forks.generation:
             raise forked_error(f"the {self._client}")
         if self.closed:
@@ -86,6 +86,7 @@ class Lifecycle:
             ) from None
         if loop is not self._loop:
             self._bind(loop)
+        return loop
 
     def call(self) -> Call:
         """A context manager around all that a public coroutine awaits. Raises as `check`."""

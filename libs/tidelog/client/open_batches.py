@@ -23,14 +23,14 @@ MAX_GATHERING_MS = 100
 
 def record_bytes(key: bytes | None, value: bytes | None, headers: Headers) -> int:
     """Bytes of key, value and headers, which is what batches and buffers count."""
-    size = 0
-    if key is not None:
-        size += len(key)
-    if value is not None:
-        size += len(value)
+    size = (0 if key is None else len(key)) + (0 if value is None else len(value))
     for name, content in headers:
         size += len(name) + len(content)
     return size
+
+
+# Key, value, headers, timestamp (milliseconds since 1970), and who waits for it.
+OpenRecord = tuple[bytes | None, bytes | None, Headers, int, asyncio.Future[Delivery]]
 
 
 @dataclass(slots=True, eq=False)
@@ -70,35 +70,27 @@ class OpenBatches:
         self._linger_ms = linger_ms
         self._open: dict[TopicPartition, OpenBatch] = {}
 
-    def would_fill(self, partition: TopicPartition, size_bytes: int, headers: int) -> bool:
-        """Whether the partition's open batch has no room for a record of this size, with so many
-        headers."""
-        batch = self._open.get(partition)
-        return batch is not None and (
+    def get(self, partition: TopicPartition) -> OpenBatch | None:
+        return self._open.get(partition)
+
+    def open(self, partition: TopicPartition, now_ms: int, deadline_ms: int) -> OpenBatch:
+        """A batch for a partition that has none open. `deadline_ms`: of its first record."""
+        batch = OpenBatch(partition, now_ms, deadline_ms, trace_context=captured())
+        self._open[partition] = batch
+        return batch
+
+    def would_fill(self, batch: OpenBatch, size_bytes: int, headers: int) -> bool:
+        """Whether an open batch has no room for a record of this size, with so many headers."""
+        return (
             batch.size_bytes + size_bytes > self._batch_bytes
             or batch.header_count + headers > MAX_BATCH_HEADERS
         )
 
     def add(
-        self,
-        partition: TopicPartition,
-        now_ms: int,
-        size_bytes: int,
-        *,
-        deadline_ms: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Headers,
-        timestamp_ms: int,
-        waiter: asyncio.Future[Delivery],
-        movable: bool = False,
+        self, batch: OpenBatch, size_bytes: int, record: OpenRecord, *, movable: bool = False
     ) -> bool:
         """Returns whether the batch is full now. The caller has made room before."""
-        batch = self._open.get(partition)
-        if batch is None:
-            batch = self._open[partition] = OpenBatch(
-                partition, now_ms, deadline_ms, trace_context=captured()
-            )
+        key, value, headers, timestamp_ms, waiter = record
         if headers:
             batch.headers[len(batch.values)] = headers
             batch.header_count += len(headers)
@@ -110,11 +102,6 @@ class OpenBatches:
         batch.waiters.append(waiter)
         batch.size_bytes += size_bytes
         return batch.size_bytes >= self._batch_bytes or len(batch.values) >= MAX_BATCH_RECORDS
-
-    def count(self, partition: TopicPartition) -> int:
-        """How many records the partition's open batch has."""
-        batch = self._open.get(partition)
-        return 0 if batch is None else len(batch.values)
 
     def partitions(self) -> list[TopicPartition]:
         """Those that have an open batch."""

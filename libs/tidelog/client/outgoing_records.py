@@ -14,7 +14,7 @@ from tidelog.client.buffer_budget import BufferBudget
 from tidelog.client.cluster_metadata import ClusterMetadata
 from tidelog.client.delivery import BatchReport, Delivery, Outcome, mark_seen, settle
 from tidelog.client.metadata_cache import KnownTopic
-from tidelog.client.open_batches import OpenBatch, OpenBatches
+from tidelog.client.open_batches import OpenBatch, OpenBatches, OpenRecord
 from tidelog.client.partitioner import (
     StickyPartitioner,
     partition_for_key,
@@ -23,7 +23,7 @@ from tidelog.client.partitioner import (
 from tidelog.client.shipment import Shipment
 from tidelog.errors import FINAL_ANSWERS, TidelogError
 from tidelog.model import Codec, TopicPartition
-from tidelog.record_batch import EncodedRecords, Headers
+from tidelog.record_batch import EncodedRecords
 from tidelog.rpc.trace_context import captured
 
 
@@ -76,37 +76,28 @@ class OutgoingRecords:
         asked: int | None,
         now_ms: int,
         size: int,
-        *,
         deadline_ms: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Headers,
-        timestamp_ms: int,
-        waiter: asyncio.Future[Delivery],
+        record: OpenRecord,
     ) -> bool:
         """Puts a record into the open batch of its partition (`asked`, where it is not None).
         Returns whether that has filled the batch."""
-        to = TopicPartition(topic, self._choose(topic, known, key, asked, now_ms))
-        if self._open.would_fill(to, size, len(headers)):
+        key, header_count = record[0], len(record[2])
+        to = self._place(topic, known, key, asked, now_ms)
+        batch = self._open.get(to)
+        if batch is not None and self._open.would_fill(batch, size, header_count):
             self.seal_open(to)
-            to = TopicPartition(topic, self._choose(topic, known, key, asked, now_ms))
-            if self._open.would_fill(to, size, len(headers)):
+            to = self._place(topic, known, key, asked, now_ms)
+            batch = self._open.get(to)
+            if batch is not None and self._open.would_fill(batch, size, header_count):
                 self.seal_open(to)
-        full = self._open.add(
-            to,
-            now_ms,
-            size,
-            deadline_ms=deadline_ms,
-            key=key,
-            value=value,
-            headers=headers,
-            timestamp_ms=timestamp_ms,
-            waiter=waiter,
-            movable=key is None and asked is None,
-        )
+                batch = None
+        is_new = batch is None
+        if batch is None:
+            batch = self._open.open(to, now_ms, deadline_ms)
+        full = self._open.add(batch, size, record, movable=key is None and asked is None)
         if full:
             self.seal_open(to)
-        elif self._open.count(to) == 1 and self._open.last_is_next(now_ms):
+        elif is_new and self._open.last_is_next(now_ms):
             self._wake()
         return full
 
@@ -169,22 +160,22 @@ class OutgoingRecords:
         """A future for each sealed batch, which is done when the batch has an outcome."""
         return set(self._unsettled)
 
-    def _choose(
+    def _place(
         self, topic: str, known: KnownTopic, key: bytes | None, asked: int | None, now_ms: int
-    ) -> int:
+    ) -> TopicPartition:
         if asked is not None:
-            return asked
+            return TopicPartition(topic, asked)
+        if known.partitions == 1:
+            return TopicPartition(topic, 0)
         if key is not None:
-            return partition_for_key(key, known.partitions)
+            return TopicPartition(topic, partition_for_key(key, known.partitions))
         current = self._sticky.current(topic)
-        if (
-            current is None
-            or current >= known.partitions
-            # Its leader may be slower than others.
-            or self._open.has_lingered(TopicPartition(topic, current), now_ms)
-        ):
-            return self._sticky.move(topic, usable_partitions(known))
-        return current
+        if current is not None and current < known.partitions:
+            to = TopicPartition(topic, current)
+            # Otherwise its leader may be slower than others.
+            if not self._open.has_lingered(to, now_ms):
+                return to
+        return TopicPartition(topic, self._sticky.move(topic, usable_partitions(known)))
 
     def _seal_batch(self, batch: OpenBatch) -> None:
         topic, partition = batch.partition

@@ -270,8 +270,11 @@ class Producer:
     ) -> asyncio.Future[Delivery]:
         """Waits for room in the buffer alone. Raises at once what cannot be sent: unknown
         topic or partition, a record larger than `max_request_bytes`, types."""
-        check_place(topic, partition)
-        check_bytes("value, key", (value, key))
+        # What is as usual is checked in place: this is called for each record.
+        if type(topic) is not str or partition is not None:
+            check_place(topic, partition)
+        if type(value) is not bytes or (key is not None and type(key) is not bytes):
+            check_bytes("value, key", (value, key))
         if key is not None:
             check_key_size(len(key))
         if headers != ():
@@ -281,31 +284,18 @@ class Producer:
         else:
             check_timestamps((timestamp_ms,))
         size = record_bytes(key, value, headers)
-        self._lifecycle.check()
+        loop = self._lifecycle.check()
         now_ms = self._clock.monotonic_ms()
         deadline_ms = now_ms + self._delivery_timeout_ms
-        delivery: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
-
-        def take(known: KnownTopic, now_ms: int) -> None:
-            self._filled = self._outgoing.add(
-                topic,
-                known,
-                partition,
-                now_ms,
-                size,
-                deadline_ms=deadline_ms,
-                key=key,
-                value=value,
-                headers=headers,
-                timestamp_ms=timestamp_ms,
-                waiter=delivery,
-            )
-
+        delivery: asyncio.Future[Delivery] = loop.create_future()
+        record = (key, value, headers, timestamp_ms, delivery)
         # A filled batch goes before the next is filled.
         pauses = self._filled or self._lifecycle.turn_due(now_ms)
         known = None if pauses else self._taken_at_once(topic, partition, size)
         if known is not None:
-            take(known, now_ms)
+            self._filled = self._outgoing.add(
+                topic, known, partition, now_ms, size, deadline_ms, record
+            )
             return delivery
         with self._lifecycle.call():
             async with self._turns.of(topic):
@@ -319,7 +309,10 @@ class Producer:
                     # The topic may have changed meanwhile.
                     known = self._metadata.cached_topic(topic) or known
                 # Nothing is awaited from here on: a `send` that is cancelled has sent nothing.
-                take(known, self._clock.monotonic_ms())
+                now_ms = self._clock.monotonic_ms()
+                self._filled = self._outgoing.add(
+                    topic, known, partition, now_ms, size, deadline_ms, record
+                )
         return delivery
 
     def _taken_at_once(self, topic: str, partition: int | None, size: int) -> KnownTopic | None:

@@ -24,17 +24,9 @@ class Bench:
         self._waiter = waiter
 
     def add(self, partition: TopicPartition, now_ms: int) -> None:
-        self.open.add(
-            partition,
-            now_ms,
-            1,
-            deadline_ms=now_ms + 1_000,
-            key=None,
-            value=b"v",
-            headers=(),
-            timestamp_ms=1,
-            waiter=self._waiter,  # type: ignore[arg-type]
-        )
+        batch = self.open.get(partition) or self.open.open(partition, now_ms, now_ms + 1_000)
+        record = (None, b"v", (), 1, self._waiter)
+        self.open.add(batch, 1, record)  # type: ignore[arg-type]
 
     def due(self, now_ms: int) -> tuple[list[TopicPartition], int | None]:
         def gathers_until(partition: TopicPartition) -> int:
@@ -67,7 +59,9 @@ def test_what_gathers_on_holds_up_nothing(bench: Bench) -> None:
     assert bench.due(115) == ([P1], 128)
     bench.add(P0, 116)
     assert bench.due(128) == ([P2], 140)
-    assert bench.open.count(P0) == 2
+    batch = bench.open.get(P0)
+    assert batch is not None
+    assert len(batch.values) == 2
     assert bench.due(140) == ([P0], None)
 
 
