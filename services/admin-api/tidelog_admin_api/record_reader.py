@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from http import HTTPStatus
 from typing import NamedTuple, Protocol
 
 from tidelog.errors import ErrorCode, RecordsDamagedError, TidelogError
 from tidelog.model import OnDamage, Record, TopicPartition
+from tidelog_admin_api.meanings import Meaning
+from tidelog_admin_api.problems import ProblemError
 from tidelog_runtime.clock import Clock
 
 # Taken from the consumer at once.
@@ -16,6 +19,12 @@ POLL_RECORDS = 200
 POLL_TIMEOUT_MS = 250
 # Damaged places that one read passes; the next read continues behind them.
 MAX_DAMAGED_RANGES = 100
+# Of one record that is shown, headers as they count: as JSON it may take six times as many, which
+# are written in one turn of the event loop.
+MAX_RECORD_BYTES = 2 << 20
+# So much a header counts for besides its name and its value: it may be empty, and is an object of
+# the answer all the same.
+HEADER_BYTES = 256
 _Partitions = Iterable[TopicPartition | tuple[str, int]]
 
 
@@ -62,8 +71,9 @@ Start = AtOffset | AtTime | Latest
 
 
 class ReadBound(NamedTuple):
-    """`max_bytes`: of keys and values; one record is read however large it is, and of the newest
-    ones the oldest are left out. `key`: records with this key alone, while those with others count
+    """`max_bytes`: of keys, values and headers; one record is read also if it is larger, up to
+    MAX_RECORD_BYTES, and of the newest ones the oldest are left out, as is a larger one with all
+    that are older. `key`: records with this key alone, while those with others count
     for max_scanned. `wait_ms`: for a first record, where there is none yet. `timeout_ms`: for all
     of it. `on_damage`: at records that were damaged on the last disk which held them, as consumers
     have it."""
@@ -104,6 +114,7 @@ async def read_records(
 ) -> Read:
     """What has come when the time is up. Raises `TidelogError`: UNKNOWN_TOPIC_OR_PARTITION,
     OFFSET_OUT_OF_RANGE, REQUEST_TIMED_OUT where its leader does not report where it ends. Raises
+    `ProblemError` where the first record is larger than MAX_RECORD_BYTES. Raises
     `RecordsDamagedError` at damaged records that are not skipped, unless records come before
     them: these are the answer, and the next read raises it."""
     give_up_ms = clock.monotonic_ms() + bound.timeout_ms
@@ -200,6 +211,9 @@ class _Collecting:
 
     def _keep(self, record: Record) -> None:
         size = _size(record)
+        if size > MAX_RECORD_BYTES:
+            self._leave_out(record, size)
+            return
         if self._kept and self._bytes + size > self._bound.max_bytes and not self._keeps_newest:
             self.is_full = True
             return
@@ -207,6 +221,25 @@ class _Collecting:
         self._bytes += size
         while len(self._kept) > 1 and self._is_over():
             self._bytes -= _size(self._kept.popleft())
+
+    def _leave_out(self, record: Record, size: int) -> None:
+        if self._keeps_newest:
+            # As the oldest are where there is no room for all.
+            self._kept.clear()
+            self._bytes = 0
+            return
+        if not self._kept:
+            raise ProblemError(
+                "RECORD_TOO_LARGE",
+                Meaning(
+                    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                    "OUT_OF_RANGE",
+                    f"Read it with a client, or continue at offset {record.offset + 1}.",
+                ),
+                f"the record at offset {record.offset} has {size} bytes; the gateway shows records "
+                f"of at most {MAX_RECORD_BYTES}",
+            )
+        self.is_full = True
 
     def _is_over(self) -> bool:
         bound = self._bound
@@ -219,4 +252,5 @@ class _Collecting:
 
 
 def _size(record: Record) -> int:
-    return len(record.key or b"") + len(record.value or b"")
+    size = len(record.key or b"") + len(record.value or b"")
+    return size + sum(HEADER_BYTES + len(name) + len(value) for name, value in record.headers)

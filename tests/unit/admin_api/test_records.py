@@ -11,8 +11,11 @@ from tidelog.client.delivery import Delivery
 from tidelog.errors import ErrorCode, RecordsDamagedError, TidelogError
 from tidelog.model import Acks, OnDamage, Record, TopicPartition
 from tidelog_admin_api.bodies.records import RecordToSend
+from tidelog_admin_api.problems import ProblemError
 from tidelog_admin_api.record_reader import (
+    HEADER_BYTES,
     MAX_DAMAGED_RANGES,
+    MAX_RECORD_BYTES,
     AtOffset,
     AtTime,
     Latest,
@@ -183,6 +186,26 @@ async def test_no_more_bytes_come_than_were_asked_for() -> None:
 async def test_one_record_comes_however_large_it_is() -> None:
     bound = ALL._replace(max_bytes=1)
     assert await read(FakeConsumer(TEN, start=10), AtOffset(10), bound) == ([10], 11)
+
+
+async def test_a_record_that_is_too_large_to_show_ends_the_page_before_it_or_says_so() -> None:
+    records = [stored(n) for n in range(4)]
+    records[2] = records[2]._replace(value=bytes(MAX_RECORD_BYTES + 1))
+    bound = ALL._replace(max_bytes=4 * MAX_RECORD_BYTES)
+    assert await read(FakeConsumer(records), AtOffset(0), bound) == ([0, 1], 2)
+    with pytest.raises(ProblemError) as rejected:
+        await read(FakeConsumer(records), AtOffset(2), bound)
+    assert rejected.value.code == "RECORD_TOO_LARGE"
+    assert "continue at offset 3" in rejected.value.meaning.fix
+    assert await read(FakeConsumer(records), AtOffset(3), bound) == ([3], 4)
+    assert await read(FakeConsumer(records), Latest(4), bound) == ([3], 4)
+
+
+async def test_headers_count_for_more_than_their_bytes() -> None:
+    """Thousands of empty ones are thousands of objects of the answer."""
+    records = [stored(n)._replace(headers=(("", b""),) * 10) for n in range(9)]
+    bound = ALL._replace(max_bytes=25 * HEADER_BYTES)
+    assert await read(FakeConsumer(records), AtOffset(0), bound) == ([0, 1], 2)
 
 
 async def test_with_a_key_only_its_records_come() -> None:

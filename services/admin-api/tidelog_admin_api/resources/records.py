@@ -36,7 +36,14 @@ from tidelog_admin_api.parameters import (
 )
 from tidelog_admin_api.problems import CHANGE_PROBLEMS, READ_PROBLEMS, declared, invalid
 from tidelog_admin_api.record_encoding import Encoding, WrongEncodingError, to_bytes
-from tidelog_admin_api.record_reader import AtOffset, AtTime, Latest, ReadBound, Start
+from tidelog_admin_api.record_reader import (
+    MAX_RECORD_BYTES,
+    AtOffset,
+    AtTime,
+    Latest,
+    ReadBound,
+    Start,
+)
 from tidelog_admin_api.record_reader import read_records as read_from
 
 DEFAULT_READ_RECORDS = 100
@@ -130,7 +137,8 @@ async def read_partition_records(
         Query(
             ge=1,
             le=MAX_READ_BYTES,
-            description="of keys and values; one record comes however large it is",
+            description="of keys, values and headers, each of which counts for 256 bytes more; one "
+            f"record comes also if it is larger, up to {MAX_RECORD_BYTES} bytes",
         ),
     ] = DEFAULT_READ_BYTES,
     encoding: Annotated[
