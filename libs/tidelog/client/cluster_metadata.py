@@ -9,13 +9,12 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
-from tidelog.client.arguments import shown, topic_name
+from tidelog.client.arguments import integer, shown, topic_name
 from tidelog.client.clock import Clock
 from tidelog.client.connections import Connections
 from tidelog.client.delivery import mark_seen
 from tidelog.client.hedging import first_answer
 from tidelog.client.metadata_cache import KnownTopic, MetadataCache
-from tidelog.client.producer_settings import at_least
 from tidelog.client.request_fields import built
 from tidelog.client.retry import Leader
 from tidelog.errors import ErrorCode, TidelogError, unknown_partition, unknown_topic
@@ -97,7 +96,7 @@ class ClusterMetadata:
         *,
         max_age_ms: int = DEFAULT_METADATA_MAX_AGE_MS,
     ) -> None:
-        at_least(MIN_METADATA_MAX_AGE_MS, metadata_max_age_ms=max_age_ms)
+        integer("metadata_max_age_ms", max_age_ms, MIN_METADATA_MAX_AGE_MS)
         self._max_age_ms = max_age_ms
         self._bootstrap = parse_bootstrap(bootstrap)
         self._connections = connections

@@ -36,34 +36,30 @@ from tidelog.client.arguments import (
 from tidelog.client.buffer_budget import BufferBudget
 from tidelog.client.clock import Clock, SystemClock
 from tidelog.client.cluster_metadata import DEFAULT_METADATA_MAX_AGE_MS, ClusterMetadata
+from tidelog.client.column_sending import ColumnSending
 from tidelog.client.connections import Connections, GrpcConnections
-from tidelog.client.deadlines import unsent_after
 from tidelog.client.delivery import BatchDelivery, BatchReport, Delivery, mark_seen
 from tidelog.client.lifecycle import Lifecycle, guarded, guards_itself
-from tidelog.client.metadata_cache import KnownTopic
 from tidelog.client.open_batches import record_bytes
 from tidelog.client.outgoing_records import OutgoingRecords
 from tidelog.client.partition_queue import Idempotence
-from tidelog.client.partitioner import partition_for_key
 from tidelog.client.producer_identity import GivenIdentity, ProducerIdentity
-from tidelog.client.producer_settings import at_least, idempotence_of, of_a_given
+from tidelog.client.producer_settings import idempotence_of
 from tidelog.client.record_columns import (
     RecordColumns,
     check_bytes,
     check_place,
     check_timestamps,
     checked_headers,
-    cut,
-    split_by_key,
 )
 from tidelog.client.retry import DEFAULT_MAX_BACKOFF_MS, DEFAULT_MIN_BACKOFF_MS, Backoff
+from tidelog.client.send_admission import SendAdmission
 from tidelog.client.sender import Sender
 from tidelog.client.sequences import Identity
-from tidelog.client.topic_turns import TopicTurns
 from tidelog.client.unclean_elections import UncleanElection
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Acks, Codec, TopicPartition
-from tidelog.record_batch import Headers, encode_records
+from tidelog.record_batch import Headers
 from tidelog.record_limits import check_key_size
 
 _log = logging.getLogger(__name__)
@@ -77,6 +73,14 @@ _log = logging.getLogger(__name__)
     identity=instance(Identity),
     on_delivery=function,
     on_unclean_election=function,
+    linger_ms=natural,
+    batch_bytes=positive,
+    buffer_bytes=positive,
+    max_in_flight_per_broker=positive,
+    max_in_flight_per_partition=positive,
+    max_request_bytes=positive,
+    request_timeout_ms=positive,
+    delivery_timeout_ms=positive,
     retry_backoff_ms=pair(positive),
     next_sequence=natural,
     partition=natural,
@@ -142,39 +146,16 @@ class Producer:
         clock: Clock | None = None,
         rng: random.Random | None = None,
     ) -> None:
-        at_least(0, linger_ms=linger_ms)
-        at_least(
-            1,
-            batch_bytes=batch_bytes,
-            buffer_bytes=buffer_bytes,
-            max_in_flight_per_broker=max_in_flight_per_broker,
-            max_in_flight_per_partition=max_in_flight_per_partition,
-            max_request_bytes=max_request_bytes,
-            request_timeout_ms=request_timeout_ms,
-            delivery_timeout_ms=delivery_timeout_ms,
-        )
-        chosen_acks = choice(Acks)("acks", acks)
+        chosen_acks, chosen_codec = choice(Acks)("acks", acks), choice(Codec)("codec", codec)
         idempotence = idempotence_of(
-            chosen_acks, idempotent, producer_name, max_in_flight_per_partition
+            chosen_acks, idempotent, producer_name, max_in_flight_per_partition, identity
         )
-        if identity is not None:
-            idempotence = of_a_given(identity, idempotence, producer_name)
         self._clock = clock or SystemClock()
-        self._codec = choice(Codec)("codec", codec)
-        self._batch_bytes = min(batch_bytes, max_request_bytes)
-        self._max_request_bytes = max_request_bytes
-        self._delivery_timeout_ms = delivery_timeout_ms
         self._lifecycle = Lifecycle("producer", self._clock)
         self._connections = connections or GrpcConnections()
         rng = rng or random.Random()
-        self._metadata = ClusterMetadata(
-            bootstrap,
-            self._connections,
-            self._clock,
-            self._metadata_changed,
-            max_age_ms=metadata_max_age_ms,
-        )
-        self._budget = BufferBudget(buffer_bytes)
+        self._metadata = self._new_metadata(bootstrap, metadata_max_age_ms)
+        self._budget = budget = BufferBudget(buffer_bytes)
         backoff = Backoff(rng, *retry_backoff_ms)
         self._accumulator = Accumulator(
             backoff,
@@ -184,33 +165,56 @@ class Producer:
             idempotence=idempotence,
         )
         self._on_unclean_election = on_unclean_election
-        identifying: ProducerIdentity | GivenIdentity | None = None
-        if identity is not None:
-            identifying = GivenIdentity(self._accumulator, self._metadata, identity)
-        elif idempotence is not Idempotence.OFF:
-            identifying = self._new_identity(producer_name or "", backoff)
+        identifying = None
+        if idempotence is not Idempotence.OFF:
+            identifying = self._new_identity(identity, producer_name or "", backoff)
         self._sender = self._new_sender(chosen_acks, request_timeout_ms, identifying)
-        # Whoever calls first is first in the log, however long each has to wait for metadata
-        # or for room; a topic that cannot be found holds up nobody else's.
-        self._turns = TopicTurns()
+        batch_bytes = min(batch_bytes, max_request_bytes)
         self._outgoing = OutgoingRecords(
             self._accumulator,
             self._metadata,
-            self._budget,
+            budget,
             rng,
-            codec=self._codec,
-            batch_bytes=self._batch_bytes,
+            codec=chosen_codec,
+            batch_bytes=batch_bytes,
             linger_ms=linger_ms,
             on_delivery=on_delivery,
             wake=self._woken,
         )
+        self._admission = self._new_admission(max_request_bytes, delivery_timeout_ms)
+        self._columns = ColumnSending(
+            self._admission, self._outgoing, budget, chosen_codec, batch_bytes
+        )
         # Whether the last `send` has filled a batch.
         self._filled = False
-        self._started = False
         self._flush_on_close = True
         self._flushing: asyncio.Task[None] | None = None
 
-    def _new_identity(self, name: str, backoff: Backoff) -> ProducerIdentity:
+    def _new_metadata(self, bootstrap: str | Sequence[str], max_age_ms: int) -> ClusterMetadata:
+        return ClusterMetadata(
+            bootstrap,
+            self._connections,
+            self._clock,
+            self._metadata_changed,
+            max_age_ms=max_age_ms,
+        )
+
+    def _new_admission(self, max_request_bytes: int, delivery_timeout_ms: int) -> SendAdmission:
+        return SendAdmission(
+            self._accumulator,
+            self._metadata,
+            self._budget,
+            self._sender,
+            self._clock,
+            max_request_bytes=max_request_bytes,
+            delivery_timeout_ms=delivery_timeout_ms,
+        )
+
+    def _new_identity(
+        self, given: Identity | None, name: str, backoff: Backoff
+    ) -> ProducerIdentity | GivenIdentity:
+        if given is not None:
+            return GivenIdentity(self._accumulator, self._metadata, given)
         return ProducerIdentity(
             self._accumulator,
             self._metadata,
@@ -286,28 +290,24 @@ class Producer:
         size = record_bytes(key, value, headers)
         loop = self._lifecycle.check()
         now_ms = self._clock.monotonic_ms()
-        deadline_ms = now_ms + self._delivery_timeout_ms
+        admission = self._admission
+        deadline_ms = now_ms + admission.delivery_timeout_ms
         delivery: asyncio.Future[Delivery] = loop.create_future()
         record = (key, value, headers, timestamp_ms, delivery)
         # A filled batch goes before the next is filled.
         pauses = self._filled or self._lifecycle.turn_due(now_ms)
-        known = None if pauses else self._taken_at_once(topic, partition, size)
+        known = None if pauses else admission.at_once(topic, partition, size)
         if known is not None:
             self._filled = self._outgoing.add(
                 topic, known, partition, now_ms, size, deadline_ms, record
             )
             return delivery
         with self._lifecycle.call():
-            async with self._turns.of(topic):
+            async with admission.turns.of(topic):
                 if pauses:
                     self._filled = False
                     await asyncio.sleep(0)
-                known = await self._known_topic(topic, partition, deadline_ms)
-                self._check_size(size)
-                if not self._budget.try_take(size):
-                    await self._take_room(size, deadline_ms)
-                    # The topic may have changed meanwhile.
-                    known = self._metadata.cached_topic(topic) or known
+                known = await admission.wait(topic, partition, size, deadline_ms)
                 # Nothing is awaited from here on: a `send` that is cancelled has sent nothing.
                 now_ms = self._clock.monotonic_ms()
                 self._filled = self._outgoing.add(
@@ -315,29 +315,15 @@ class Producer:
                 )
         return delivery
 
-    def _taken_at_once(self, topic: str, partition: int | None, size: int) -> KnownTopic | None:
-        """Takes room for a record that has to wait for nothing and for no earlier call; None: it
-        may have to, or cannot be sent."""
-        known = self._metadata.cached_topic(topic)
-        if (
-            known is None
-            or (partition is not None and not 0 <= partition < known.partitions)
-            or not self._started
-            or self._accumulator.fatal is not None
-            or size > self._max_request_bytes
-            or not self._turns.is_free(topic)
-            or not self._budget.try_take(size)
-        ):
-            return None
-        return known
-
     def begin_at(self, topic: str, partition: int, next_sequence: int) -> None:
         """With a given identity: before the first record is sent to a partition."""
         self._accumulator.begin_at(TopicPartition(topic, partition), next_sequence)
 
     async def partitions_of(self, topic: str) -> int:
         """How many partitions a topic has. Raises UNKNOWN_TOPIC_OR_PARTITION."""
-        return (await self._known_topic(topic, None, self._new_deadline_ms())).partitions
+        admission = self._admission
+        known = await admission.known_topic(topic, None, admission.new_deadline_ms())
+        return known.partitions
 
     async def send_many(
         self,
@@ -358,62 +344,17 @@ class Producer:
         check_place(topic, partition)
         columns.check()
         batches: list[asyncio.Future[BatchReport]] = []
-        async with self._turns.of(topic):
+        async with self._admission.turns.of(topic):
             # What was sealed before goes before more is made.
             await asyncio.sleep(0)
             try:
-                await self._send_columns(topic, columns, partition, batches)
+                await self._columns.send(topic, columns, partition, batches)
             except BaseException:
                 # Reported to `on_delivery` only: the caller never gets these.
                 for batch in batches:
                     batch.add_done_callback(mark_seen)
                 raise
         return BatchDelivery(batches)
-
-    async def _send_columns(
-        self,
-        topic: str,
-        columns: RecordColumns,
-        partition: int | None,
-        batches: list[asyncio.Future[BatchReport]],
-    ) -> None:
-        """Adds each batch to `batches` when it is made."""
-        known = await self._known_topic(topic, partition, self._new_deadline_ms())
-        sizes = columns.sizes()
-        self._check_size(max(sizes, default=0))
-        count = known.partitions
-        if partition is None:
-            split = split_by_key(columns, lambda key: partition_for_key(key, count))
-        else:
-            split = [(partition, columns)]
-        unsent_bytes = 0
-        for chosen, of_partition in split:
-            if of_partition is not columns:
-                sizes = of_partition.sizes()
-            for piece, size in cut(of_partition, sizes, self._batch_bytes):
-                # A batch's time begins with its turn: one call may send more than the buffer holds.
-                deadline_ms = self._new_deadline_ms()
-                if not self._budget.try_take(size):
-                    await self._take_room(size, deadline_ms)
-                try:
-                    self._check_not_ended()
-                    encoded = encode_records(
-                        piece.values,
-                        piece.keys,
-                        timestamps_ms=piece.timestamps_ms,
-                        codec=self._codec,
-                    )
-                except BaseException:
-                    self._budget.give_back(size)
-                    raise
-                batches.append(
-                    self._outgoing.add_batch(topic, known, chosen, encoded, size, deadline_ms)
-                )
-                unsent_bytes += size
-                if unsent_bytes >= self._max_request_bytes:
-                    # A request is full: lets it go before the next is made.
-                    unsent_bytes = 0
-                    await asyncio.sleep(0)
 
     async def flush(self) -> None:
         """Sends what lingers, and returns when all that was taken before is settled,
@@ -480,28 +421,6 @@ class Producer:
                 why,
             )
 
-    async def _known_topic(self, topic: str, partition: int | None, deadline_ms: int) -> KnownTopic:
-        self._check_not_ended()
-        if not self._started:
-            self._started = True
-            self._sender.start()
-        known = self._metadata.cached_topic(topic)
-        if known is not None and (partition is None or 0 <= partition < known.partitions):
-            return known
-        missing = f"no broker has described topic {topic!r}"
-        async with unsent_after(self._clock, deadline_ms, missing):
-            if partition is not None:
-                await self._metadata.check_partition(TopicPartition(topic, partition))
-            return await self._metadata.topic(topic)
-
-    async def _take_room(self, size: int, deadline_ms: int) -> None:
-        missing = f"the buffer (buffer_bytes) had no room for {size} bytes"
-        async with unsent_after(self._clock, deadline_ms, missing):
-            await self._budget.take(size)
-
-    def _new_deadline_ms(self) -> int:
-        return self._clock.monotonic_ms() + self._delivery_timeout_ms
-
     def _metadata_changed(self) -> None:
         self._outgoing.forget_gone()
         self._sender.metadata_changed()
@@ -517,20 +436,3 @@ class Producer:
         )
         if self._on_unclean_election is not None:
             asyncio.get_running_loop().call_soon(self._on_unclean_election, election)
-
-    def _check_size(self, size_bytes: int) -> None:
-        if size_bytes > self._max_request_bytes:
-            raise TidelogError(
-                ErrorCode.BATCH_TOO_LARGE,
-                f"a record of {size_bytes} bytes does not fit into max_request_bytes "
-                f"({self._max_request_bytes}); send smaller records, or raise it together with "
-                "the topic's max_batch_bytes",
-            )
-
-    def _check_not_ended(self) -> None:
-        if self._accumulator.fatal is not None:
-            raise TidelogError(
-                self._accumulator.fatal.code,
-                self._accumulator.fatal.message,
-                outcome_unknown=False,
-            )

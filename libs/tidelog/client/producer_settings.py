@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tidelog.client.arguments import integer, shown
+from tidelog.client.arguments import shown
 from tidelog.client.partition_queue import Idempotence
 from tidelog.client.sequences import MAX_UNSETTLED_BATCHES, Identity
 from tidelog.errors import InvalidArgumentError
@@ -13,12 +13,7 @@ from tidelog.model import FIRST_NAMED_PRODUCER_ID, Acks
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,200}")
 
 
-def at_least(smallest: int, **settings: int) -> None:
-    for name, value in settings.items():
-        integer(name, value, smallest)
-
-
-def of_a_given(identity: Identity, idempotence: Idempotence, name: str | None) -> Idempotence:
+def _of_a_given(identity: Identity, idempotence: Idempotence, name: str | None) -> Idempotence:
     if name is not None or idempotence is Idempotence.OFF:
         raise InvalidArgumentError(
             "identity is for an idempotent producer whose name was given to InitProducerId: leave "
@@ -33,6 +28,19 @@ def of_a_given(identity: Identity, idempotence: Idempotence, name: str | None) -
 
 
 def idempotence_of(
+    acks: Acks,
+    idempotent: bool | None,
+    name: str | None,
+    max_in_flight_per_partition: int,
+    given: Identity | None = None,
+) -> Idempotence:
+    """`given`: the identity that the producer is given, in place of one of its own. Raises
+    `InvalidArgumentError` for what does not fit together."""
+    idempotence = _idempotence_of(acks, idempotent, name, max_in_flight_per_partition)
+    return idempotence if given is None else _of_a_given(given, idempotence, name)
+
+
+def _idempotence_of(
     acks: Acks, idempotent: bool | None, name: str | None, max_in_flight_per_partition: int
 ) -> Idempotence:
     if idempotent is None:

@@ -264,7 +264,7 @@ async def test_nothing_is_kept_about_names_that_no_topic_has(world: World) -> No
         assert list(metadata._interest) == ["sea"]
         assert not metadata._cache._errors
         assert not metadata._cache._denied
-        assert len(producer._turns) <= MAX_IDLE_TURNS + 1
+        assert len(producer._admission.turns) <= MAX_IDLE_TURNS + 1
 
 
 @story

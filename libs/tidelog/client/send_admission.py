@@ -1,0 +1,110 @@
+"""What a record needs before it is sent: a topic that is known, and room in the buffer."""
+
+from __future__ import annotations
+
+from tidelog.client.accumulator import Accumulator
+from tidelog.client.buffer_budget import BufferBudget
+from tidelog.client.clock import Clock
+from tidelog.client.cluster_metadata import ClusterMetadata
+from tidelog.client.deadlines import unsent_after
+from tidelog.client.metadata_cache import KnownTopic
+from tidelog.client.sender import Sender
+from tidelog.client.topic_turns import TopicTurns
+from tidelog.errors import ErrorCode, TidelogError
+from tidelog.model import TopicPartition
+
+
+class SendAdmission:
+    """Of one producer. Starts the `sender` with the first record."""
+
+    def __init__(
+        self,
+        accumulator: Accumulator,
+        metadata: ClusterMetadata,
+        budget: BufferBudget,
+        sender: Sender,
+        clock: Clock,
+        *,
+        max_request_bytes: int,
+        delivery_timeout_ms: int,
+    ) -> None:
+        # Whoever calls first is first in the log, however long each has to wait for metadata
+        # or for room; a topic that cannot be found holds up nobody else's.
+        self.turns = TopicTurns()
+        self.max_request_bytes = max_request_bytes
+        self.delivery_timeout_ms = delivery_timeout_ms
+        self._accumulator = accumulator
+        self._metadata = metadata
+        self._budget = budget
+        self._sender = sender
+        self._clock = clock
+        self._started = False
+
+    def at_once(self, topic: str, partition: int | None, size: int) -> KnownTopic | None:
+        """Takes room for a record that has to wait for nothing and for no earlier call; None: it
+        may have to, or cannot be sent."""
+        known = self._metadata.cached_topic(topic)
+        if (
+            known is None
+            or (partition is not None and not 0 <= partition < known.partitions)
+            or not self._started
+            or self._accumulator.fatal is not None
+            or size > self.max_request_bytes
+            or not self.turns.is_free(topic)
+            or not self._budget.try_take(size)
+        ):
+            return None
+        return known
+
+    async def wait(
+        self, topic: str, partition: int | None, size: int, deadline_ms: int
+    ) -> KnownTopic:
+        """The same of any record. Raises `TidelogError` where it cannot be sent, or not in time."""
+        known = await self.known_topic(topic, partition, deadline_ms)
+        self.check_size(size)
+        if self._budget.try_take(size):
+            return known
+        await self.take_room(size, deadline_ms)
+        # The topic may have changed meanwhile.
+        return self._metadata.cached_topic(topic) or known
+
+    async def known_topic(self, topic: str, partition: int | None, deadline_ms: int) -> KnownTopic:
+        self.check_not_ended()
+        if not self._started:
+            self._started = True
+            self._sender.start()
+        known = self._metadata.cached_topic(topic)
+        if known is not None and (partition is None or 0 <= partition < known.partitions):
+            return known
+        missing = f"no broker has described topic {topic!r}"
+        async with unsent_after(self._clock, deadline_ms, missing):
+            if partition is not None:
+                await self._metadata.check_partition(TopicPartition(topic, partition))
+            return await self._metadata.topic(topic)
+
+    async def take_room(self, size: int, deadline_ms: int) -> None:
+        if self._budget.try_take(size):
+            return
+        missing = f"the buffer (buffer_bytes) had no room for {size} bytes"
+        async with unsent_after(self._clock, deadline_ms, missing):
+            await self._budget.take(size)
+
+    def new_deadline_ms(self) -> int:
+        return self._clock.monotonic_ms() + self.delivery_timeout_ms
+
+    def check_size(self, size_bytes: int) -> None:
+        if size_bytes > self.max_request_bytes:
+            raise TidelogError(
+                ErrorCode.BATCH_TOO_LARGE,
+                f"a record of {size_bytes} bytes does not fit into max_request_bytes "
+                f"({self.max_request_bytes}); send smaller records, or raise it together with "
+                "the topic's max_batch_bytes",
+            )
+
+    def check_not_ended(self) -> None:
+        if self._accumulator.fatal is not None:
+            raise TidelogError(
+                self._accumulator.fatal.code,
+                self._accumulator.fatal.message,
+                outcome_unknown=False,
+            )
