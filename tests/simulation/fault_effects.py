@@ -186,6 +186,7 @@ _LOOKS: dict[str, _Look] = {
     "disk_error": _counted(lambda w, f: _disk_failures(w, f, str(f.args[1]))),
     "disk_full": _counted(lambda w, f: _disk_failures(w, f, "space")),
     "bit_flip": _counted(lambda w, f: _service(w, f).machine.disk.flipped),
+    "clock_jump": _counted(lambda w, f: _service(w, f).machine.clock.wrong_readings),
     "topic_deleted": _topic_there(GONE),
     "topic_recreated": _topic_there(AGAIN),
     # In the end it has lost the partitions that it is about to regain.

@@ -14,6 +14,10 @@ FIRST_FAULT_MS = 4_000
 LAST_FAULT_MS = 42_000
 LAST_END_MS = 50_000
 
+HOUR_MS = 3_600_000
+# From the time of day at which worlds begin.
+TO_1970_MS, TO_2099_MS = -1_699_990_000_000, 2_370_908_800_000
+
 Args: TypeAlias = "tuple[int | str, ...]"
 
 
@@ -67,7 +71,7 @@ def parse_fault(line: str) -> Fault:
     return Fault(
         int(match["at"]),
         match["kind"],
-        tuple(int(a) if a.isdecimal() else a for a in args),
+        tuple(int(a) if a.removeprefix("-").isdecimal() else a for a in args),
         int(match["duration"]),
     )
 
@@ -130,6 +134,13 @@ def _half_cut(rng: random.Random, cluster: Cluster) -> Args:
     return host, far, rng.choice(("in", "out"))
 
 
+def _clock_jump(rng: random.Random, cluster: Cluster) -> Args:
+    """Of one machine, so that most clocks are right."""
+    hours = rng.randint(1, 72) * HOUR_MS
+    jump_ms = rng.choice((hours, -hours, TO_1970_MS, TO_2099_MS))
+    return f"broker-{cluster.loser}", jump_ms
+
+
 KINDS: dict[str, Kind] = {
     # The network: of a host's links, or of all; in stories also of one direction ("a>b").
     "loss": Kind(lambda r, c: (r.randint(2, 30), _scope(r, c)), (500, 8_000)),
@@ -180,6 +191,8 @@ KINDS: dict[str, Kind] = {
     ),
     "disk_full": Kind(lambda r, c: (c.broker(r), r.randint(0, 2_000)), (500, 12_000)),
     "bit_flip": Kind(_the_loser, (0, 0)),
+    # Wall clocks: by so many milliseconds, and back at the end.
+    "clock_jump": Kind(_clock_jump, (2_000, 20_000)),
     # Metadata.
     "topic_deleted": Kind(lambda r, _: (r.randint(1, 3),), (500, 6_000)),
     "topic_recreated": Kind(lambda r, _: (r.randint(1, 3),), (500, 6_000), 1.5),

@@ -78,6 +78,7 @@ class FaultInjector:
             "disk_error": self._disk_error,
             "disk_full": self._disk_full,
             "bit_flip": self._bit_flip,
+            "clock_jump": self._clock_jump,
             **self._metadata.begin,
             **self._directed.begin,
             **DirectoryFaults(world).kinds(),
@@ -330,6 +331,15 @@ class FaultInjector:
             return 0
         taken = (partition.revision for partition in self._world.partitions_of(service))
         return max([service.broker.seen_revision, *taken])
+
+    def _clock_jump(self, fault: Fault, _: random.Random) -> End:
+        clock, jump_ms = self._service(fault).machine.clock, int(fault.args[1])
+        clock.offset_ms += jump_ms
+
+        def put_right() -> None:
+            clock.offset_ms -= jump_ms
+
+        return put_right
 
     # -- disks -------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from simulation.observation import ControlCommand, observed, read_entries
 from simulation.partition_id import PartitionId
 from simulation.replica_rules import ReplicaRules
 from simulation.replicas import Loss, Replica
+from simulation.retention_rules import RetentionRules
 from simulation.shadow_logs import Entry
 from simulation.store_rules import StoreRules
 from simulation.violation import Violation
@@ -77,6 +78,9 @@ class WatchedWorld(Protocol):
     def data_losses(self) -> DataLosses: ...
 
     @property
+    def true_ms(self) -> int: ...
+
+    @property
     def store_caller(self) -> SimProcess | None: ...
 
     @property
@@ -110,6 +114,7 @@ class Invariants:
         self.losses: list[Loss] = []
         self.store = StoreRules(world.keys, self._data_losses)
         self.replicas = ReplicaRules(self.store, self.losses.append)
+        self.retention = RetentionRules()
         self._names: dict[PartitionId, TopicPartition] = {}
         self._changed: dict[Partition, None] = {}
         self._replica_of: dict[Log, Replica] = {}
@@ -218,7 +223,9 @@ class Invariants:
     def log_appended(self, log: Log, batches: Sequence[Batch]) -> None:
         replica = self._replica_of[log]
         self._note_written(log, replica)
-        self._noting(lambda: self.replicas.appended(replica, (batch.header for batch in batches)))
+        headers = [batch.header for batch in batches]
+        self.retention.appended(replica.partition, headers, self._world.true_ms)
+        self._noting(lambda: self.replicas.appended(replica, headers))
 
     def _note_written(self, log: Log, replica: Replica) -> None:
         active = log._segments.active
@@ -288,7 +295,10 @@ class Invariants:
 
     def log_start_moved(self, log: Log) -> None:
         replica = self._replica_of[log]
-        self._noting(lambda: self.replicas.start_moved(replica, log.log_start_offset))
+        config, start = self.store.config_of(replica.partition), log.log_start_offset
+        true_ms = self._world.true_ms
+        self._noting(lambda: self.retention.deleted(replica, start, config, true_ms))
+        self._noting(lambda: self.replicas.start_moved(replica, start))
 
     def log_synced(self, log: Log) -> None:
         """What counts as synced is on the disk. An fsync that succeeds after one that failed brings

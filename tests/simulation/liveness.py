@@ -23,6 +23,10 @@ from tidelog_runtime.metadata.schema import RUNNING, decode_leader_and_isr
 HEALING_TIME_MS = 30_000
 WRITE_TIME_MS = 10_000
 LOOK_INTERVAL_S = 0.25
+# After healing, until what is too old is gone; and how late it may go always: a segment is rolled
+# first, and retention looks every few seconds.
+RETENTION_TIME_MS = 20_000
+RETENTION_SLACK_MS = 12_000
 
 
 async def require_healed(world: World, invariants: Invariants) -> None:
@@ -36,6 +40,28 @@ async def require_healed(world: World, invariants: Invariants) -> None:
         if world.now_ms >= deadline_ms:
             raise Violation(problem[0], f"{HEALING_TIME_MS} ms after the last fault: {problem[1]}")
         await asyncio.sleep(LOOK_INTERVAL_S)
+
+
+async def require_retention(world: World, invariants: Invariants) -> None:
+    """No leader keeps for good what is too old: topics that set `retention_ms` soon hold nothing
+    much older. Raises `Violation`."""
+    deadline_ms = world.now_ms + RETENTION_TIME_MS
+    while (problem := _first_overdue(world, invariants)) is not None:
+        if world.now_ms >= deadline_ms:
+            raise Violation("retention_blocked", problem)
+        await asyncio.sleep(LOOK_INTERVAL_S)
+
+
+def _first_overdue(world: World, invariants: Invariants) -> str | None:
+    for replica in invariants.replicas.replicas.values():
+        config = invariants.store.config_of(replica.partition)
+        if replica.leading is None or "retention_ms" not in config or not replica.log.entries:
+            continue
+        oldest = replica.log.entries[0]
+        age_ms = invariants.retention.age_ms(replica.partition, oldest, world.true_ms)
+        if age_ms is not None and age_ms > int(config["retention_ms"]) + RETENTION_SLACK_MS:
+            return f"{invariants.name_of(replica.partition)} holds {oldest}, {age_ms} ms old"
+    return None
 
 
 def first_problem(world: World, invariants: Invariants) -> tuple[str, str] | None:

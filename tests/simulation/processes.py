@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import structlog
 
-from simulation.disk import SimDisk
 from simulation.loop import SimProcess
+from simulation.machines import Machine
 from simulation.network import CallFailedError, Serving
 from simulation.store import SimStore
 from simulation.transports import (
@@ -92,19 +92,6 @@ def timestamps_of(batch: Batch) -> list[int]:
     return record_batch.decode(batch).timestamps_ms
 
 
-class Machine:
-    """Its disk outlives processes, and reboots as far as it was synced."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.disk = SimDisk()
-        self.boots = 1
-
-    @property
-    def boot_id(self) -> str:
-        return f"{self.name}-boot-{self.boots}"
-
-
 class Service:
     """A process that serves: calls become tasks of it."""
 
@@ -112,7 +99,7 @@ class Service:
         self._world = world
         self.host = host
         self.address = address
-        self.machine = Machine(host)
+        self.machine: Machine = Machine(host, world.loop)
         self.incarnation = 0
         self.process: SimProcess | None = None
         self.exit_status: int | None = None
@@ -310,7 +297,9 @@ class BrokerProcess(Service):
         structlog.get_logger().critical("cannot_start", why=str(error))
         cause = getattr(error, "cause", RejectionCause.DISK)
         store = SimStore(world.etcd, world.network, process)
-        rejected = RejectedStart(cause, str(error), world.loop.wall_ms(), self.address, self.host)
+        rejected = RejectedStart(
+            cause, str(error), self.machine.clock.wall_ms(), self.address, self.host
+        )
         await report_rejected_start(store, world.keys, self.broker_id, rejected)
         await store.close()
         if isinstance(error, BrokerIdInUseError):
@@ -341,7 +330,7 @@ class BrokerProcess(Service):
             ),
             peers=SimPeers(world),
             controllers=SimControllers(world),
-            clock=world.loop,
+            clock=self.machine.clock,
             rng=rng,
             run_blocking=Blocking(world.rng(f"{process.name}/disk")),
             check_batch=partial(
@@ -349,7 +338,7 @@ class BrokerProcess(Service):
             ),
             timestamps_of=timestamps_of,
             without_deltas=record_batch.without_deltas,
-            state_changes=StateChangeLog(self.host, world.loop),
+            state_changes=StateChangeLog(self.host, self.machine.clock),
             host=self.host,
         )
 
@@ -401,11 +390,11 @@ class ControllerProcess(Service):
     async def _life(self, process: SimProcess) -> int:
         """What `tidelog_controller.__main__` does."""
         world, log = self._world, structlog.get_logger()
-        state_changes = StateChangeLog(self.host, world.loop)
+        state_changes = StateChangeLog(self.host, self.machine.clock)
         store = MeasuredStore(
             SimStore(world.etcd, world.network, process),
             world.keys.cluster,
-            world.loop,
+            self.machine.clock,
             state_changes,
         )
         timeout_ms = world.settings.command_timeout_ms
@@ -413,7 +402,7 @@ class ControllerProcess(Service):
             Environment(
                 store=store,
                 keys=world.keys,
-                clock=world.loop,
+                clock=self.machine.clock,
                 rng=world.rng(f"{process.name}/controller"),
                 connect=lambda address: cast(Any, SimReplicaControl(world, address, timeout_ms)),
                 dialer=SimDialer(world),

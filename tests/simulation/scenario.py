@@ -28,7 +28,7 @@ from simulation.injector import FaultInjector
 from simulation.invariants import Invariants
 from simulation.lag_watch import LagWatch
 from simulation.last_move import require_moved_off_the_dead
-from simulation.liveness import require_healed, require_writable
+from simulation.liveness import require_healed, require_retention, require_writable
 from simulation.observation import patched
 from simulation.plans import draw_one_more, draw_plan
 from simulation.readers import require_read
@@ -240,5 +240,6 @@ async def _live(
     await require_healed(world, invariants)
     await require_moved_off_the_dead(world, invariants, _flipped(plan))
     await require_healed(world, invariants)
+    await require_retention(world, invariants)
     for task in watching:
         task.cancel()

@@ -288,7 +288,7 @@ class StoreRules:
     def _judge_move(self, partition: PartitionId, old: LeaderAndIsr, new: LeaderAndIsr) -> None:
         if self.is_being_deleted(partition) and not new.isr:
             return
-        broken = judge_step(old, new, self._config(partition), self.seen)
+        broken = judge_step(old, new, self.config_of(partition), self.seen)
         if broken is not None:
             raise violation_of(broken.name, broken.why, partition, old, new)
         if is_end(old, new):
@@ -427,17 +427,17 @@ class StoreRules:
         return any((claim or life.broker_epoch) <= admitted for claim in claims)
 
     def is_synced(self, partition: PartitionId) -> bool:
-        return self._config(partition).get("durability") == SYNCED
+        return self.config_of(partition).get("durability") == SYNCED
 
     def permits_loss(self, partition: PartitionId, leader_epoch: int) -> bool:
         """Whether any live replica could be elected rather than none: its topic says so, or
         somebody did who consented to this election."""
         return (
-            self._config(partition).get("unclean_leader_election") == "true"
+            self.config_of(partition).get("unclean_leader_election") == "true"
             or (partition, leader_epoch) in self._given_up
         )
 
-    def _config(self, partition: PartitionId) -> Mapping[str, str]:
+    def config_of(self, partition: PartitionId) -> Mapping[str, str]:
         written = self.partitions.get(partition)
         topic = self.topics.get(written.name.topic) if written else None
         return topic.config if topic is not None else {}
@@ -490,7 +490,7 @@ class StoreRules:
         self, partition: PartitionId, old: LeaderAndIsr, new: LeaderAndIsr
     ) -> bool:
         """Whether it could not have been held without the topic's leave."""
-        if self._config(partition).get("unclean_leader_election") != "true":
+        if self.config_of(partition).get("unclean_leader_election") != "true":
             return False
         running = [b for b, r in self.registered.items() if r.registration.state == RUNNING]
         return (partition, new.leader_epoch) not in self._given_up and any(
@@ -499,7 +499,7 @@ class StoreRules:
 
     def _judge_consent(self, partition: PartitionId, old: LeaderAndIsr, new: LeaderAndIsr) -> None:
         """What an election rests on is used up by it."""
-        config = self._config(partition)
+        config = self.config_of(partition)
         consent = self._consents.pop(self.partitions[partition].name, None)
         if consent is not None and consent.topic_id == partition.topic_id:
             if not consent.from_live_replicas:

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from simulation.faults import Fault
+from simulation.faults import HOUR_MS, TO_1970_MS, TO_2099_MS, Fault
 from simulation.scenario import EXCEPTION, run_seed
 from simulation.stored_plans import stored_plans
 from tidelog.batch import stamp
 from tidelog.client import Consumer
 from tidelog.model import Batch, Record
+from tidelog_broker.clock_check import ClockCheck, SteadyClock
 from tidelog_broker.log import reopening
 from tidelog_broker.log.log import Log
 from tidelog_broker.partition import high_watermark as hw
@@ -210,6 +211,32 @@ def test_an_fsync_that_is_trusted_after_one_that_failed_is_found(
     plan = [Fault(8_000, "failed_fsync", ("broker-1", 1, "files"), 12_000)]
     violations = {run_seed(seed, plan).violation for seed in range(1, 4)}
     assert violations == {"synced_not_on_disk"}
+
+
+def clock_jumps(jump_ms: int) -> list[Fault]:
+    """Of one machine after another."""
+    return [
+        Fault(8_000 + 12_000 * number, "clock_jump", (f"broker-{number + 1}", jump_ms), 10_000)
+        for number in range(3)
+    ]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("jump_ms", [HOUR_MS, TO_2099_MS])
+def test_retention_by_a_clock_that_jumped_ahead_is_found(
+    monkeypatch: pytest.MonkeyPatch, jump_ms: int
+) -> None:
+    monkeypatch.setattr(ClockCheck, "check", lambda *_: True)
+    monkeypatch.setattr(ClockCheck, "steady_ms", lambda _, wall_ms, __: wall_ms)
+    assert run_seed(1, clock_jumps(jump_ms)).violation == "deleted_within_retention"
+
+
+@pytest.mark.timeout(300)
+def test_appends_that_are_dated_by_a_clock_that_jumped_back_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(SteadyClock, "wall_ms", lambda self: self._clock.wall_ms())
+    assert run_seed(1, clock_jumps(TO_1970_MS)).violation == "deleted_within_retention"
 
 
 @pytest.mark.timeout(300)

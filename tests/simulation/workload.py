@@ -90,8 +90,10 @@ SHORT_LIVED_BATCHES_PER_SECOND = 2.0
 
 def draw_topics(rng: random.Random) -> list[TopicPlan]:
     """Those of a seed: some wait for somebody's consent before they lose anything, some ask
-    nobody."""
-    return [*(_drawn(plan, rng.random()) for plan in TOPICS), CREEK]
+    nobody; and the times of records that retention goes by are their producer's or the leader's."""
+    drawn = [_drawn(plan, rng.random()) for plan in TOPICS]
+    timestamp_type = rng.choice(("create", "append"))
+    return [*drawn, replace(CREEK, config={**CREEK.config, "timestamp_type": timestamp_type})]
 
 
 def _drawn(plan: TopicPlan, draw: float) -> TopicPlan:

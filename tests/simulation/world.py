@@ -120,6 +120,11 @@ class World:
         return self.loop.now_us // 1000
 
     @property
+    def true_ms(self) -> int:
+        """Since 1970, as no fault changes it."""
+        return self.loop.wall_ms()
+
+    @property
     def stepped(self) -> SimProcess | None:
         return self.loop.stepped
 

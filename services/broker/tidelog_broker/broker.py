@@ -21,7 +21,7 @@ from tidelog.inspection.model import OPENS_LOGS, READS_METADATA, REGISTERS, TAKE
 from tidelog.model import TopicPartition
 from tidelog.state_changes.event import NO_CHANGE, Cause, Change, Detail, Kind, Stage
 from tidelog_broker.background import Faults, RunBlocking, first_of, retry_pause
-from tidelog_broker.clock_check import ClockCheck, Doubt, Reading
+from tidelog_broker.clock_check import ClockCheck, Doubt, Reading, SteadyClock
 from tidelog_broker.config import BrokerConfig
 from tidelog_broker.damage.digest_check import DigestCheck
 from tidelog_broker.damage.disk_reports import DiskReports, disk_probe
@@ -159,10 +159,12 @@ class Broker:
             host,
             config.replace_directory,
         )
+        self.clock_check = self._new_clock_check(disk, clock)
+        steady_clock = SteadyClock(clock, self.clock_check)
         self._logs = LogDirectory(
             disk,
             PurePath(config.data_dir),
-            clock,
+            steady_clock,
             digest_range_offsets=config.digest_range_offsets,
         )
         self._digests = ReplicaDigests(disk, self._logs, run_blocking)
@@ -199,13 +201,13 @@ class Broker:
             PurePath(config.data_dir) / "evidence",
             self._logs,
             self.manager,
-            clock,
+            steady_clock,
             run_blocking,
         )
         self.digest_check = DigestCheck(self._digests, self.divergences, self.manager)
         self._cold_reads = ColdReads(disk, run_blocking)
         checks = BatchChecks(check_batch, without_deltas, run_blocking)
-        self.produce = Produce(self.manager, self._purgatory, clock, checks)
+        self.produce = Produce(self.manager, self._purgatory, steady_clock, checks)
         self.consumer_fetch = ConsumerFetch(self.manager, self._purgatory, clock, self._cold_reads)
         self.replica_fetch = ReplicaFetch(
             self.manager,
@@ -222,14 +224,16 @@ class Broker:
             self._keys,
             self.cache,
             self.manager.all,
-            clock,
+            steady_clock,
             config.producer_name_expiration_ms,
         )
-        self.describe_producers = DescribeProducers(self.manager, self._purgatory, clock)
+        self.describe_producers = DescribeProducers(self.manager, self._purgatory, steady_clock)
         self._high_watermarks = HighWatermarkEvents(
             config.replica_lag_time_max_ms // 2, config.broker_id, state_changes
         )
-        self.clock_check = self._new_clock_check(disk, clock)
+        self.manager.on_clock = lambda broker_id, wall_ms: self.clock_check.heard(
+            broker_id, wall_ms, clock.monotonic_ms()
+        )
         self._maintenance = self._new_maintenance(clock)
         self.scrubber = Scrubber(
             disk,
@@ -294,9 +298,6 @@ class Broker:
         check = ClockCheck(now, read_clock(disk, directory), self._tell_clock)
         self._note_clock = lambda: write_clock(
             disk, directory, Reading(*check.believed(clock.monotonic_ms()), boot_id)
-        )
-        self.manager.on_clock = lambda broker_id, wall_ms, own_ms: check.heard(
-            broker_id, wall_ms, own_ms, clock.monotonic_ms()
         )
         return check
 

@@ -3,12 +3,15 @@
 It is compared with monotonic progress, in this process and, by what the last one left, across a
 restart; and with the clocks of other brokers, as their replica fetches and answers carry them.
 While it is in doubt, time-based retention pauses: for MAX_DOUBT_MS at the most, since a clock that
-is not put right may be right."""
+is not put right may be right. Appends get the time that monotonic progress says meanwhile, so that
+a jump in either direction makes no record look old or young (`SteadyClock`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import NamedTuple
+
+from tidelog_runtime.clock import Clock
 
 # Time servers step a clock by less, and no retention is that exact.
 MAX_STEP_MS = 60_000
@@ -31,9 +34,10 @@ class Reading(NamedTuple):
 
 
 class PeerClock(NamedTuple):
-    """`skew_ms`: by how much it was ahead of this broker's, less what the message took."""
+    """`wall_ms`: what it said. `heard_ms`: when, by this broker's monotonic clock, which alone says
+    what it says now: its wall clock may have jumped since."""
 
-    skew_ms: int
+    wall_ms: int
     heard_ms: int
 
 
@@ -59,24 +63,27 @@ class ClockCheck:
         self.peers: dict[int, PeerClock] = {}
         self._on_change = on_change
         self._offset_ms = now.wall_ms - now.monotonic_ms
+        # Since when, by the monotonic clock, the wall clock is behind; None: it is not.
+        self._behind_since_ms: int | None = None
         if last is None:
             return
         if last.boot_id and last.boot_id == now.boot_id:
             self._offset_ms = last.wall_ms - last.monotonic_ms
-        elif now.wall_ms - last.wall_ms > MAX_OFF_MS:
+        elif not -MAX_STEP_MS <= now.wall_ms - last.wall_ms <= MAX_OFF_MS:
             # As though no time had passed.
             self._offset_ms = last.wall_ms - now.monotonic_ms
 
-    def heard(self, broker_id: int, wall_ms: int, own_wall_ms: int, monotonic_ms: int) -> None:
+    def heard(self, broker_id: int, wall_ms: int, monotonic_ms: int) -> None:
         """What another broker's clock said when its message was sent, a moment ago; 0: it does not
         say."""
         if wall_ms > 0:
-            self.peers[broker_id] = PeerClock(wall_ms - own_wall_ms, monotonic_ms)
+            self.peers[broker_id] = PeerClock(wall_ms, monotonic_ms)
 
-    def skews_ms(self, monotonic_ms: int) -> dict[int, int]:
-        """Of the brokers that were heard lately."""
+    def skews_ms(self, wall_ms: int, monotonic_ms: int) -> dict[int, int]:
+        """By how much the clocks of the brokers that were heard lately are ahead of this one's,
+        less what the messages took."""
         return {
-            broker_id: peer.skew_ms
+            broker_id: peer.wall_ms + monotonic_ms - peer.heard_ms - wall_ms
             for broker_id, peer in sorted(self.peers.items())
             if monotonic_ms - peer.heard_ms <= PEER_VALID_MS
         }
@@ -84,7 +91,7 @@ class ClockCheck:
     def check(self, wall_ms: int, monotonic_ms: int) -> bool:
         """Whether the clock can be believed now."""
         ahead_ms = wall_ms - monotonic_ms - self._offset_ms
-        skews = self.skews_ms(monotonic_ms).values()
+        skews = self.skews_ms(wall_ms, monotonic_ms).values()
         behind = sum(skew < -MAX_SKEW_MS for skew in skews)
         agreeing = sum(abs(skew) <= MAX_SKEW_MS for skew in skews)
         if behind and behind >= agreeing:
@@ -93,6 +100,8 @@ class ClockCheck:
             self._begin(Doubt(reason, least, monotonic_ms))
         elif ahead_ms <= MAX_STEP_MS:
             self._end("the clock is right again")
+            ahead = sum(skew > MAX_SKEW_MS for skew in skews)
+            self._note_behind(ahead_ms, monotonic_ms, is_right=agreeing > ahead)
         elif agreeing > behind:
             self._accept(ahead_ms, f"{agreeing} other brokers have the same time")
         else:
@@ -104,6 +113,24 @@ class ClockCheck:
             # Until the other brokers that are behind are heard again.
             self.peers.clear()
         return self.doubt is None
+
+    def _note_behind(self, ahead_ms: int, monotonic_ms: int, *, is_right: bool) -> None:
+        """A clock that jumped back counts once other brokers have the same time, or after
+        MAX_DOUBT_MS."""
+        if ahead_ms >= -MAX_STEP_MS:
+            self._behind_since_ms = None
+            return
+        if self._behind_since_ms is None:
+            self._behind_since_ms = monotonic_ms
+        if is_right or monotonic_ms - self._behind_since_ms >= MAX_DOUBT_MS:
+            self._offset_ms += ahead_ms
+            self._behind_since_ms = None
+
+    def steady_ms(self, wall_ms: int, monotonic_ms: int) -> int:
+        """The wall clock's time, or what monotonic progress makes of the believed one while the
+        two are further apart than a time server steps a clock."""
+        believed_ms = monotonic_ms + self._offset_ms
+        return wall_ms if abs(wall_ms - believed_ms) <= MAX_STEP_MS else believed_ms
 
     def believed(self, monotonic_ms: int) -> tuple[int, int]:
         """The wall time that goes with this monotonic time, as far as the clock is believed; and
@@ -125,3 +152,18 @@ class ClockCheck:
         if self.doubt is not None:
             doubt, self.doubt = self.doubt, None
             self._on_change(doubt, why)
+
+
+class SteadyClock:
+    """A `Clock` whose wall time does not take part in jumps: for what is stamped on data, and for
+    how old data is."""
+
+    def __init__(self, clock: Clock, check: ClockCheck) -> None:
+        self._clock = clock
+        self._check = check
+
+    def monotonic_ms(self) -> int:
+        return self._clock.monotonic_ms()
+
+    def wall_ms(self) -> int:
+        return self._check.steady_ms(self._clock.wall_ms(), self._clock.monotonic_ms())

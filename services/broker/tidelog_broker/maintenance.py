@@ -212,7 +212,7 @@ class Maintenance:
                     await asyncio.sleep(0)
                 producers = partition.log.producers
                 expired += producers.states.expire(
-                    self._clock.wall_ms(),
+                    self._steady_ms(),
                     expiration_ms,
                     monotonic_ms=self._clock.monotonic_ms(),
                     named=named(),
@@ -285,10 +285,13 @@ class Maintenance:
         """The leader decides what is too old or too much; its followers delete what it has deleted,
         so that all replicas agree, and no other clock than the leader's counts."""
         if partition.leading is not None:
-            now_ms = self._clock.wall_ms()
-            believed = self._clock_check.check(now_ms, self._clock.monotonic_ms())
-            return log.delete_old_segments(now_ms if believed else None, partition.high_watermark)
+            believed = self._clock_check.check(self._clock.wall_ms(), self._clock.monotonic_ms())
+            now_ms = self._steady_ms() if believed else None
+            return log.delete_old_segments(now_ms, partition.high_watermark)
         return log.delete_below(min(partition.leader_log_start, partition.high_watermark))
+
+    def _steady_ms(self) -> int:
+        return self._clock_check.steady_ms(self._clock.wall_ms(), self._clock.monotonic_ms())
 
 
 def _not_written(error: OSError) -> bool:

@@ -40,7 +40,15 @@ class Machine:
         self.monotonic_ms += ms
 
     def hears(self, broker_id: int, wall_ms: int) -> None:
-        self.check.heard(broker_id, wall_ms, self.wall_ms, self.monotonic_ms)
+        self.check.heard(broker_id, wall_ms, self.monotonic_ms)
+
+    @property
+    def skews_ms(self) -> dict[int, int]:
+        return self.check.skews_ms(self.wall_ms, self.monotonic_ms)
+
+    @property
+    def steady_ms(self) -> int:
+        return self.check.steady_ms(self.wall_ms, self.monotonic_ms)
 
     @property
     def believes(self) -> bool:
@@ -82,6 +90,17 @@ def test_a_jump_is_believed_once_other_brokers_have_the_same_time() -> None:
     assert machine.believes
 
 
+def test_what_others_said_before_a_jump_does_not_speak_for_it() -> None:
+    machine = Machine()
+    for broker_id in (2, 3):
+        machine.hears(broker_id, machine.wall_ms)
+    machine.passes(1_000)
+    assert machine.skews_ms == {2: 0, 3: 0}
+    machine.wall_ms += YEAR_MS
+    assert not machine.believes
+    assert machine.skews_ms == {2: -YEAR_MS, 3: -YEAR_MS}
+
+
 @pytest.mark.parametrize(
     ("behind", "agreeing", "believes"), [(1, 0, False), (1, 1, False), (1, 2, True), (2, 1, False)]
 )
@@ -104,7 +123,7 @@ def test_a_clock_that_is_behind_the_others_deletes_nothing_early_and_is_believed
     machine = Machine()
     machine.hears(2, machine.wall_ms + YEAR_MS)
     assert machine.believes
-    assert machine.check.skews_ms(machine.monotonic_ms) == {2: YEAR_MS}
+    assert machine.skews_ms == {2: YEAR_MS}
 
 
 def test_what_was_heard_long_ago_and_a_broker_that_does_not_say_count_for_nothing() -> None:
@@ -114,7 +133,7 @@ def test_what_was_heard_long_ago_and_a_broker_that_does_not_say_count_for_nothin
     assert list(machine.check.peers) == [2]
     machine.passes(PEER_VALID_MS + 1)
     assert machine.believes
-    assert machine.check.skews_ms(machine.monotonic_ms) == {}
+    assert machine.skews_ms == {}
 
 
 def test_a_doubt_ends_after_a_day() -> None:
@@ -156,3 +175,52 @@ def test_what_is_left_is_the_time_that_is_believed() -> None:
     assert read_clock(disk, DIRECTORY) == (NOW_MS + 1_000, 6_000, "boot")
     disk.write_atomically(DIRECTORY / CLOCK_NAME, b"{", sync=False)
     assert read_clock(disk, DIRECTORY) is None
+
+
+@pytest.mark.parametrize("jump_ms", [MAX_STEP_MS + 1, -MAX_STEP_MS - 1, YEAR_MS, -NOW_MS])
+def test_a_steady_clock_takes_part_in_no_jump(jump_ms: int) -> None:
+    machine = Machine()
+    machine.wall_ms += jump_ms
+    for _ in range(2):
+        machine.passes(1_000)
+        _ = machine.believes
+    assert machine.steady_ms == NOW_MS + 2_000
+    machine.wall_ms -= jump_ms
+    assert machine.steady_ms == machine.wall_ms
+
+
+@pytest.mark.parametrize("step_ms", [MAX_STEP_MS, -MAX_STEP_MS])
+def test_a_steady_clock_takes_part_in_a_step_of_a_time_server(step_ms: int) -> None:
+    machine = Machine()
+    machine.wall_ms += step_ms
+    assert machine.steady_ms == NOW_MS + step_ms
+
+
+def test_a_clock_that_went_back_counts_once_other_brokers_have_the_same_time() -> None:
+    machine = Machine()
+    machine.wall_ms -= YEAR_MS
+    machine.hears(2, NOW_MS)
+    machine.hears(3, machine.wall_ms)
+    assert machine.believes
+    assert machine.steady_ms == NOW_MS
+    machine.hears(2, machine.wall_ms)
+    assert machine.believes
+    assert machine.steady_ms == NOW_MS - YEAR_MS
+
+
+def test_a_clock_that_went_back_counts_after_a_day() -> None:
+    machine = Machine()
+    machine.wall_ms -= YEAR_MS
+    assert machine.believes
+    machine.passes(MAX_DOUBT_MS - 1)
+    assert machine.believes
+    assert machine.steady_ms == machine.wall_ms + YEAR_MS
+    machine.passes(1)
+    assert machine.believes
+    assert machine.steady_ms == machine.wall_ms
+
+
+def test_a_new_process_goes_on_where_the_last_one_was_when_the_clock_is_behind_that() -> None:
+    machine = Machine(Reading(NOW_MS + YEAR_MS, 9_000_000, "boot before"))
+    machine.passes(1_000)
+    assert machine.steady_ms == NOW_MS + YEAR_MS + 1_000

@@ -147,7 +147,7 @@ class BrokerInspection:
     def _clocks(self) -> list[HeardClock]:
         if self.clock_check is None:
             return []
-        skews = self.clock_check.skews_ms(self._clock.monotonic_ms())
+        skews = self.clock_check.skews_ms(self._clock.wall_ms(), self._clock.monotonic_ms())
         return [HeardClock(broker_id, skew_ms) for broker_id, skew_ms in skews.items()]
 
     def _clock_doubt(self) -> ClockDoubt | None:

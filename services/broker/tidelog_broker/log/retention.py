@@ -82,11 +82,12 @@ def is_roll_due(
     active: SegmentSummary, added_bytes: int, config: LogConfig, now_ms: int | None
 ) -> bool:
     """An empty segment is never rolled. One that is larger than all that the log is to keep is
-    rolled before `segment_bytes`, or it could not be deleted."""
+    rolled before `segment_bytes`, or it could not be deleted; and one that begins in the future, by
+    a clock that was ahead, or its age would never show."""
     most_bytes = config.segment_bytes
     if config.retention_bytes != UNLIMITED:
         most_bytes = min(most_bytes, max(config.retention_bytes, MIN_ROLL_BYTES))
     return active.size > 0 and (
         active.size + added_bytes > most_bytes
-        or (now_ms is not None and now_ms - active.first_append_time_ms > config.segment_ms)
+        or (now_ms is not None and abs(now_ms - active.first_append_time_ms) > config.segment_ms)
     )

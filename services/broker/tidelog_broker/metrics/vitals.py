@@ -81,7 +81,7 @@ def broker_vitals(
         damaged_batches=damaged_batches,
         digests=digests,
         scrub=scrub,
-        clock_skews_ms=lambda: clock_check.skews_ms(clock.monotonic_ms()),
+        clock_skews_ms=lambda: clock_check.skews_ms(clock.wall_ms(), clock.monotonic_ms()),
         retention_paused_ms=lambda: (
             clock.monotonic_ms() - clock_check.doubt.since_ms if clock_check.doubt else 0
         ),

@@ -123,7 +123,7 @@ class ReplicaManager:
         # Told how many partitions of a full state are taken, and of how many.
         self.on_full_state: Callable[[int, int], None] = lambda *_: None
         # Told which broker's clock said what, and what this broker's own said then.
-        self.on_clock: Callable[[int, int, int], None] = lambda *_: None
+        self.on_clock: Callable[[int, int], None] = lambda *_: None
 
     # -- the controller's commands ---------------------------------------------------
 
@@ -287,7 +287,7 @@ class ReplicaManager:
         if present is not None and present.topic_id != wanted.state.topic_id:
             # The topic was deleted and created again while nobody told us.
             known_epoch = present.leader_epoch
-            since_ms = self._clock.wall_ms()
+            since_ms = self._logs.wall_ms()
             self._remove(present, delete=False, since_ms=since_ms)
             former = ReplicaKey(present.topic_id, present.name.partition)
             by = Epochs(part.controller_epoch, part.broker_epoch)
@@ -378,7 +378,7 @@ class ReplicaManager:
         self._events.forget_unnamed(named)
         by = Epochs(command.controller_epoch, command.broker_epoch)
         revision = command.store_revision
-        change = set_aside(self.broker_id, self._clock.wall_ms())
+        change = set_aside(self.broker_id, self._logs.wall_ms())
         for key in [k for k in self._logs.keys() if k not in named]:  # noqa: SIM118
             partition = self._by_key.get(key)
             name = self._logs.name_of(key)
@@ -455,7 +455,7 @@ class ReplicaManager:
         return self._clock.wall_ms()
 
     def heard_clock(self, broker_id: int, wall_ms: int) -> None:
-        self.on_clock(broker_id, wall_ms, self._clock.wall_ms())
+        self.on_clock(broker_id, wall_ms)
 
     def batch_limits(self, partition: Partition) -> BatchLimits:
         config = self._configs.of(partition.name)

@@ -348,6 +348,10 @@ class LogDirectory:
         """Does nothing where there is no such log. The files go with the next sweep."""
         self._move_away(key, since_ms=0)
 
+    def wall_ms(self) -> int:
+        """By which what is set aside is dated, and deleted."""
+        return self._clock.wall_ms()
+
     def set_aside(self, key: ReplicaKey, since_ms: int | None = None) -> None:
         """Out of the way, and kept for a while: whoever assigned it away may be wrong.
         `since_ms`: wall clock; None: now."""

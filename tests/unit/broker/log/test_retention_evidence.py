@@ -109,3 +109,10 @@ def test_what_lies_below_an_offset_is_deleted_in_whole_segments() -> None:
     assert log.log_start_offset == 2
     assert log.delete_below(5) == 2
     assert (log.log_start_offset, log.log_end_offset) == (5, 5)
+
+
+@pytest.mark.parametrize("wrong_ms", [9_000 * DAY_MS, -9_000 * DAY_MS])
+def test_a_segment_that_a_wrong_clock_began_is_rolled(wrong_ms: int) -> None:
+    log = log_of((START_MS, START_MS + wrong_ms))
+    log.append([batch_at(1, timestamp_ms=START_MS, append_time_ms=START_MS)])
+    assert len(log._segments.sealed) == 1
