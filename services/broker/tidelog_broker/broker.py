@@ -18,9 +18,8 @@ from typing import Any
 import structlog
 
 from tidelog.inspection.model import OPENS_LOGS, READS_METADATA, REGISTERS, TAKES_STATES
-from tidelog.model import TopicPartition
-from tidelog.state_changes.event import NO_CHANGE, Cause, Change, Detail, Kind, Stage
-from tidelog_broker.background import Faults, RunBlocking, first_of, retry_pause
+from tidelog.state_changes.event import NO_CHANGE, Cause, Kind, Stage
+from tidelog_broker.background import Faults, RunBlocking, retry_pause
 from tidelog_broker.clock_check import ClockCheck, Doubt, Reading, SteadyClock
 from tidelog_broker.config import BrokerConfig
 from tidelog_broker.damage.digest_check import DigestCheck
@@ -29,16 +28,17 @@ from tidelog_broker.damage.divergences import Divergences
 from tidelog_broker.damage.other_replicas import OtherReplicas
 from tidelog_broker.damage.replica_repair import ReplicaRepair
 from tidelog_broker.damage.resignations import Resignations
+from tidelog_broker.damage.start_damage import StartDamage
 from tidelog_broker.damage.stray_check import StrayCheck
 from tidelog_broker.inspection.broker_state import BrokerInspection
 from tidelog_broker.inspection.replica_knowledge import ReplicaKnowledge
+from tidelog_broker.leaving import Leaving
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.errors import LogError
 from tidelog_broker.maintenance import Maintenance
 from tidelog_broker.membership.change_ids import ChangeIds
 from tidelog_broker.membership.cluster_watch import ClusterWatch
 from tidelog_broker.membership.directory_binding import DirectoryBinding
-from tidelog_broker.membership.hand_over import is_awaited
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.membership.registration import Registration
 from tidelog_broker.membership.rejected_start import report_rejected_start
@@ -69,7 +69,6 @@ from tidelog_broker.requests.replica_fetch import ReplicaFetch
 from tidelog_broker.start_progress import StartProgress
 from tidelog_broker.storage.clock_file import read_clock, write_clock
 from tidelog_broker.storage.cold_reads import ColdReads
-from tidelog_broker.storage.damaged_replica import DamagedReplica
 from tidelog_broker.storage.data_directory import DataDirectory, DataDirectoryError
 from tidelog_broker.storage.disk_use import UNKNOWN_DISK, LookAtDisk
 from tidelog_broker.storage.log_directory import LogDirectory
@@ -83,7 +82,6 @@ from tidelog_runtime.metadata.cluster_id import ensure_cluster, held_cluster
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.measured_store import MeasuredStore
 from tidelog_runtime.metadata.schema import (
-    NOT_WHOLE,
     RUNNING,
     BrokerRegistration,
 )
@@ -261,7 +259,17 @@ class Broker:
         # What a controller rests on the store has, or it is another (interleaving 18).
         self.manager.on_store_revision = self.store.heard_of
         self.manager.on_full_state = self.start.count
-        self._damaged: list[DamagedReplica] = []
+        self._damage = StartDamage(
+            config.broker_id, self._logs, self._repair, self._others, self.cache, run_blocking
+        )
+        self._leaving = Leaving(
+            config.broker_id,
+            self.manager,
+            self.cache,
+            self._change_ids,
+            state_changes,
+            config.shutdown_timeout_ms,
+        )
         self._clock_change = NO_CHANGE
         self._registration: Registration | None = None
         self._registering: asyncio.Task[None] | None = None
@@ -452,9 +460,7 @@ class Broker:
         await self._end_previous_incarnation()
         identity = self._data_directory.identity
         whole = identity.whole_since > 0 and not identity.copied
-        await self._run_blocking(
-            lambda: self._damaged.extend(self._logs.open_all(self.start.count, whole=whole))
-        )
+        await self._damage.open_logs(self.start, whole=whole)
         await self._run_blocking(self.divergences.load)
         self._opened = True
         self.start.enter(READS_METADATA)
@@ -490,8 +496,33 @@ class Broker:
         """Registers under `address`, where the edge listens already, and starts what runs
         in the background. Raises `DataDirectoryError` if the store has fallen back."""
         self.inspection.address = address
+        self._registration = registration = self._new_registration(address)
+        watch = ClusterWatch(
+            self.store, self._keys, self.cache, self.manager, registration, self._rng
+        )
+        self._watch = watch
+        config, maintenance = self._config, self._maintenance
+        self._start("cluster-watch", watch.run())
+        self._start("store-probe", self.store.probe())
+        self._start("isr-updates", self._isr_updates.run())
+        self._start(
+            "isr-timer", maintenance.judge_isrs(max(100, config.replica_lag_time_max_ms // 4))
+        )
+        await watch.ready.wait()
+        # This life's registration is yet to come: its creation revision is higher. What
+        # commands say of earlier ones was meant for a predecessor.
+        self.manager.broker_epoch = max(self.manager.broker_epoch, self.cache.revision + 1)
+        self._data_directory.require_revision(self.cache.revision)
+        self.start.enter(REGISTERS)
+        await self._damage.resign()
+        # The checkpoints that name the damage are written anew only afterwards.
+        self._maintenance.checkpoint()
+        self._start_background()
+        self._registering = self._start("registration", registration.run())
+
+    def _new_registration(self, address: str) -> Registration:
         identity = self._data_directory.identity
-        registration = Registration(
+        return Registration(
             self.store,
             self._keys,
             self._config.broker_id,
@@ -512,25 +543,10 @@ class Broker:
             self.state_changes,
             self._report_waiting,
         )
-        self._registration = registration
-        watch = ClusterWatch(
-            self.store, self._keys, self.cache, self.manager, registration, self._rng
-        )
-        self._watch = watch
+
+    def _start_background(self) -> None:
+        """What a broker does besides its requests, from just before it is registered."""
         config, maintenance = self._config, self._maintenance
-        self._start("cluster-watch", watch.run())
-        self._start("store-probe", self.store.probe())
-        self._start("isr-updates", self._isr_updates.run())
-        self._start(
-            "isr-timer", maintenance.judge_isrs(max(100, config.replica_lag_time_max_ms // 4))
-        )
-        await watch.ready.wait()
-        # This life's registration is yet to come: its creation revision is higher. What
-        # commands say of earlier ones was meant for a predecessor.
-        self.manager.broker_epoch = max(self.manager.broker_epoch, self.cache.revision + 1)
-        self._data_directory.require_revision(self.cache.revision)
-        self.start.enter(REGISTERS)
-        await self._resign_damaged()
         self._start("checkpoints", maintenance.write_checkpoints(config.checkpoint_interval_ms))
         self._start("log-syncer", self._log_syncer.run())
         self._start("cold-reads", self._cold_reads.run())
@@ -571,44 +587,6 @@ class Broker:
         self._start("batch-sealer", self._repair.seal_only_copies())
         self._start("digest-reads", self._digests.run())
         self._start("divergences", self.divergences.run())
-        self._registering = self._start("registration", registration.run())
-
-    async def _resign_damaged(self) -> None:
-        """Whoever is registered may be elected; and the checkpoints that tell of the damage
-        are written anew only afterwards."""
-        only_copies = {
-            key for key, name in self._logs.undecided() if self._others.are_none(key, name)
-        }
-        await self._run_blocking(
-            lambda: self._damaged.extend(self._logs.open_undecided(only_copies))
-        )
-        sole = [
-            replica
-            for replica in self._damaged
-            if replica.unless_sole and self._others.are_none(replica.key, replica.name)
-        ]
-        self._repair.keep_only_copies(sole)
-        damaged = [
-            replica
-            for replica in self._damaged
-            if replica not in sole
-            and (not replica.if_synced or self._is_synced(replica.name))
-            and (not replica.if_others or self._others_stand_for(replica.name))
-        ]
-        await self._repair.resign_found(damaged)
-        self._damaged.clear()
-        self._maintenance.checkpoint()
-
-    def _is_synced(self, name: TopicPartition | None) -> bool:
-        return name is not None and self.cache.is_synced(name.topic)
-
-    def _others_stand_for(self, name: TopicPartition | None) -> bool:
-        """Whether the ISR has another whole member: a sole replica goes on with what it has."""
-        known = self.cache.state_of(name) if name is not None else None
-        return known is not None and any(
-            member.broker_id != self._config.broker_id and member.broker_epoch != NOT_WHOLE
-            for member in known.state.isr
-        )
 
     def _registered(self, broker_epoch: int) -> None:
         self.manager.broker_epoch = max(self.manager.broker_epoch, broker_epoch)
@@ -656,58 +634,7 @@ class Broker:
             return
         self.inspection.is_stopping = True
         self._fetchers.follow_only_in_sync()
-        change = self._change_ids.stopping()
-        self._tell_stopping(change, Stage.REQUESTED)
-        try:
-            async with asyncio.timeout(self._config.shutdown_timeout_ms / 1000):
-                await self._registration.stopping()
-                await self._until_handed_over(self._watch)
-        except TimeoutError:
-            self._tell_stopping(change, Stage.FAILED, Cause.TIMEOUT)
-        except StoreError as error:
-            self._tell_stopping(change, Stage.FAILED, Cause.STORE_UNREACHABLE, why=str(error))
-        else:
-            self._tell_stopping(change, Stage.COMPLETED)
-
-    def _tell_stopping(
-        self, change: Change, stage: Stage, cause: Cause | None = None, **details: Detail
-    ) -> None:
-        """`awaited`: how many partitions are still to be handed over."""
-        self.state_changes.tell(
-            Kind.BROKER_STOPPING,
-            stage,
-            change=change,
-            cause=cause,
-            broker=self._config.broker_id,
-            broker_epoch=self.manager.broker_epoch,
-            details={"awaited": self._awaited(), **details},
-        )
-
-    async def _until_handed_over(self, watch: ClusterWatch) -> None:
-        """Each change of the cluster has one of them looked at that is awaited, and not all
-        thousands; what ceased to be may be awaited again, so at last all are."""
-        awaited = list(self.manager.all())
-        while not watch.controller_gone.is_set():
-            while awaited and not self._is_awaited(awaited[-1]):
-                awaited.pop()
-            if not awaited:
-                awaited = list(filter(self._is_awaited, self.manager.all()))
-                if not awaited:
-                    return
-            watch.changed.clear()
-            await first_of(watch.changed.wait(), watch.controller_gone.wait())
-
-    def _awaited(self) -> int:
-        """How many partitions are still to be handed over."""
-        return sum(map(self._is_awaited, self.manager.all()))
-
-    def _is_awaited(self, partition: Partition) -> bool:
-        cache = self.cache
-        known = cache.state_of(partition.name)
-        if known is None or known.state.topic_id != partition.topic_id:
-            return False
-        synced = cache.is_synced(partition.name.topic)
-        return is_awaited(self._config.broker_id, known.state, cache.brokers, synced=synced)
+        await self._leaving.hand_over(self._registration, self._watch)
 
     async def leave(self) -> None:
         """Before the edge stops: whoever waits for a leader here is told to look elsewhere,
@@ -746,14 +673,14 @@ class Broker:
         if not self._opened:
             return
         await self._maintenance.flush_once()
-        if not self._damaged:
+        if not self._damage.found:
             self._maintenance.checkpoint()
         unclean: list[str] = []
         await self._run_blocking(lambda: unclean.extend(self._logs.close()))
         if unclean:
             _log.error("stopped_uncleanly", logs=len(unclean), first=unclean[0])
             return
-        if self._damaged:
+        if self._damage.found:
             return  # they have not resigned: the next start has to find them again
         try:
             self._data_directory.stopped_cleanly(self.seen_revision)
