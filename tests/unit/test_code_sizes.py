@@ -1,0 +1,111 @@
+"""Files below 500 lines, functions up to 70 (style of the code). Those that are longer are named
+here with their lines, and may only shrink: a longer one fails, and so does an entry that its file
+or function has left behind. Generated code does not count."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+MAX_FILE_LINES = 500
+MAX_FUNCTION_LINES = 70
+# So far above its present size an entry may lie: a change of some lines needs none here.
+SLACK_LINES = 25
+FOLDERS = ("bench", "deploy", "libs", "services", "tests")
+GENERATED = ROOT / "libs" / "tidelog" / "v1"
+
+LONG_FILES = {
+    "libs/tidelog/client/accumulator.py": 529,
+    "libs/tidelog/record_batch.py": 523,
+    "libs/tidelog_runtime/local/cluster.py": 519,
+    "libs/tidelog_runtime/metadata/schema.py": 563,
+    "services/broker/tidelog_broker/broker.py": 715,
+    "services/broker/tidelog_broker/log/log.py": 600,
+    "services/broker/tidelog_broker/partition/partition.py": 536,
+    "services/broker/tidelog_broker/replicas/replica_manager.py": 597,
+    "services/broker/tidelog_broker/replication/replica_fetcher.py": 552,
+    "services/broker/tidelog_broker/storage/log_directory.py": 570,
+    "services/controller/tidelog_controller/core/controller.py": 564,
+    "services/controller/tidelog_controller/state/context.py": 529,
+    "tests/simulation/replica_rules.py": 517,
+    "tests/simulation/store_rules.py": 546,
+    "tests/unit/broker/partition/test_producer_state.py": 537,
+    "tests/unit/broker/replication/test_replica_fetcher.py": 626,
+    "tests/unit/client/fake_broker.py": 566,
+    "tests/unit/controller/driver.py": 673,
+    "tests/unit/controller/requests/test_partition_admin.py": 562,
+    "tests/unit/controller/requests/test_topic_admin.py": 550,
+    "tests/unit/faces/bad_input.py": 897,
+    "tests/unit/inspection/explain/test_broker_causes.py": 572,
+}
+LONG_FUNCTIONS = {
+    "deploy/grafana/tidelog_dashboards/broker.py:_requests": 96,
+    "deploy/grafana/tidelog_dashboards/controller.py:_waits": 87,
+    "deploy/grafana/tidelog_dashboards/overview.py:_health": 103,
+    "deploy/grafana/tidelog_dashboards/replication_lag.py:_followers": 97,
+    "deploy/grafana/tidelog_dashboards/topic.py:_health": 88,
+    "services/admin-api/tidelog_admin_api/resources/records.py:read_partition_records": 100,
+    "services/broker/tidelog_broker/broker.py:__init__": 177,
+    "services/controller/tidelog_controller/core/request_telling.py:requested_by": 87,
+    "tests/unit/controller/edge/test_admin_leaders_edge.py:test_topics_are_asked_for_and_go_out_with_all_their_fields": 87,  # noqa: E501
+}
+
+
+def sources() -> Iterator[Path]:
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            if GENERATED not in path.parents:
+                yield path
+
+
+def long_ones() -> tuple[dict[str, int], dict[str, int]]:
+    """Files, and functions as path:name, that are longer than the limits, with their lines."""
+    files: dict[str, int] = {}
+    functions: dict[str, int] = {}
+    for path in sources():
+        text = path.read_text()
+        name = str(path.relative_to(ROOT))
+        lines = text.count("\n")
+        if lines > MAX_FILE_LINES:
+            files[name] = lines
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                assert node.end_lineno is not None
+                length = node.end_lineno - node.lineno + 1
+                if length > MAX_FUNCTION_LINES:
+                    functions[f"{name}:{node.name}"] = length
+    return files, functions
+
+
+def complaints(found: dict[str, int], allowed: dict[str, int]) -> list[str]:
+    said = []
+    for name, lines in found.items():
+        most = allowed.get(name)
+        if most is None:
+            said.append(f"{name} has {lines} lines: split it along responsibilities")
+        elif lines > most:
+            said.append(f"{name} has {lines} lines, more than the {most} that it had: split it")
+        elif lines < most - SLACK_LINES:
+            said.append(f"{name} has {lines} lines: lower its entry from {most}")
+    gone = [
+        f"{name} is within the limit: remove its entry" for name in allowed if name not in found
+    ]
+    return said + gone
+
+
+def test_no_file_and_no_function_grows_beyond_the_limits() -> None:
+    files, functions = long_ones()
+    assert complaints(files, LONG_FILES) + complaints(functions, LONG_FUNCTIONS) == []
+
+
+def test_what_grows_what_is_new_and_what_is_gone_is_named() -> None:
+    allowed = {"a": 600, "b": 600, "c": 600, "d": 600}
+    found = {"a": 601, "b": 590, "d": 500, "e": 501}
+    assert complaints(found, allowed) == [
+        "a has 601 lines, more than the 600 that it had: split it",
+        "d has 500 lines: lower its entry from 600",
+        "e has 501 lines: split it along responsibilities",
+        "c is within the limit: remove its entry",
+    ]
