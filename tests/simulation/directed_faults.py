@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 POLL_S = 0.02
+# Clients that hold the workload's producer name one after the other have this name and a number.
+HOLDER, MAX_HOLDERS = "named-", 12
 # What is written to a leader that is cut off, and to its successor.
 OLD_TAIL_BATCHES = 3
 NEW_TAIL_BATCHES = 1
@@ -58,6 +60,7 @@ class DirectedFaults:
             "older_tail": self._older_tail,
             "lost_join": self._lost_join,
             "needless_consent": self._needless_consent,
+            "silent_successor": self._silent_successor,
         }
 
     def heal(self) -> None:
@@ -89,6 +92,18 @@ class DirectedFaults:
 
         self._undo[token] = lift
         return lift
+
+    def _lose(self, is_lost: Callable[[Call], bool]) -> Callable[[], None]:
+        """Requests for which it holds, until what it returns is called, once."""
+        self._world.network.lose(is_lost)
+        token = object()
+
+        def end() -> None:
+            if self._undo.pop(token, None) is not None:
+                self._world.network.lose_no_more(is_lost)
+
+        self._undo[token] = end
+        return end
 
     def _down(self, broker: BrokerProcess) -> Callable[[], None]:
         broker.hold_down()
@@ -243,15 +258,7 @@ class DirectedFaults:
                 )
             )
 
-        self._world.network.lose(is_lost)
-        token = object()
-
-        def end() -> None:
-            if self._undo.pop(token, None) is not None:
-                self._world.network.lose_no_more(is_lost)
-
-        self._undo[token] = end
-        return end
+        return self._lose(is_lost)
 
     # -- a consent that waits for replicas, which turn out to be intact --------------------------
 
@@ -295,6 +302,27 @@ class DirectedFaults:
         state = self._state(partition)
         return state is not None and state.leader == NO_LEADER
 
+    # -- a holder of a name that has fenced the one before it, and writes nothing ----------------
+
+    def _silent_successor(self, _: Fault, __: random.Random) -> End:
+        """What the next holders of the name write is lost on the way; those before them write on,
+        with the very sequences that come next."""
+        first = self._newest_holder()
+
+        def is_lost(call: Call) -> bool:
+            newest = self._newest_holder()
+            lost = newest > first and call.kind == "produce" and call.source.host == _holder(newest)
+            if lost:
+                self._reach("silent_successor")
+            return lost
+
+        return self._lose(is_lost)
+
+    def _newest_holder(self) -> int:
+        """0: there was none yet."""
+        hosts = self._world.network.hosts
+        return max((n for n in range(1, MAX_HOLDERS + 1) if _holder(n) in hosts), default=0)
+
     # -- what is there -----------------------------------------------------------------------
 
     def _isr(self, partition: TopicPartition) -> set[int]:
@@ -316,6 +344,10 @@ class DirectedFaults:
     def _reach(self, kind: str) -> None:
         self._world.directed_reached[kind] += 1
         self._world.trace("directed_fault_reached", kind=kind)
+
+
+def _holder(number: int) -> str:
+    return f"client-{HOLDER}{number}"
 
 
 def _is_between(source: str, target: str, host: str, others: tuple[str, ...]) -> bool:

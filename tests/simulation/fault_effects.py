@@ -193,6 +193,7 @@ _LOOKS: dict[str, _Look] = {
     "partitions_removed": _has_shrunk,
     "older_tail": _counted(lambda w, f: w.directed_reached[f.kind]),
     "lost_join": _counted(lambda w, f: w.directed_reached[f.kind]),
+    "silent_successor": _counted(lambda w, f: w.directed_reached[f.kind]),
     "needless_consent": _counted(lambda w, f: w.directed_reached[f.kind]),
     "move": _counted(_moves_wanted),
     "move_and_back": _counted(_moves_wanted),

@@ -200,6 +200,7 @@ KINDS: dict[str, Kind] = {
     # Whose steps depend on who leads then; in stories alone. The number chooses a partition.
     "older_tail": Kind(lambda r, _: (r.randrange(1_000),), (12_000, 14_000), 0.0),
     "lost_join": Kind(lambda r, _: (r.randrange(1_000),), (14_000, 15_000), 0.0),
+    "silent_successor": Kind(_nothing, (16_000, 17_000), 0.0),
     "needless_consent": Kind(lambda r, _: (r.randrange(1_000),), (17_000, 18_000), 0.0),
     # Partitions, to other replicas; in stories alone. One that is moved away and back is so at
     # the end, one that is cancelled, too.

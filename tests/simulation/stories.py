@@ -412,14 +412,17 @@ def _lost_join(rng: random.Random, cluster: Cluster) -> list[Fault]:
 
 def _name_handed_over_unseen(rng: random.Random, cluster: Cluster) -> list[Fault]:
     """Leaders do not hear from the store that a name has another holder, beside which the former
-    writes on: what their logs say has to fence that one."""
+    writes on, perhaps before that one has written: what their logs say has to fence it."""
     at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 18_000)
     away = rng.randint(1, cluster.brokers)
-    return [
+    story = [
         Fault(at_ms, "watch_loss", (f"broker-{n}",), 16_000)
         for n in range(1, cluster.brokers + 1)
         if n != away
     ]
+    if rng.random() < 0.7:
+        story.append(Fault(at_ms, "silent_successor", (), 16_000))
+    return story
 
 
 def _long_full_disk(rng: random.Random, cluster: Cluster) -> list[Fault]:

@@ -10,6 +10,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from simulation.directed_faults import HOLDER, MAX_HOLDERS
 from simulation.history import Recorder, host_of
 from simulation.metadata_faults import RESIZED_PARTITIONS, SHORT_LIVED_PARTITIONS
 from simulation.old_sequences import OldSequences
@@ -75,7 +76,6 @@ CREEK = TopicPlan(
 MAX_RECORDS_A_BATCH = 10
 GUEST_RECORDS = 5
 PRODUCER_NAME = "ship"
-MAX_HOLDERS = 12
 # How long a holder of the name is left alone, and how long it writes on beside the next.
 HOLDING_S = (5.0, 18.0)
 OVERLAP_S = 4.0
@@ -247,7 +247,7 @@ class Workload:
         plan = replace(plan, batches_per_second=plan.batches_per_second / 2)
         holding: dict[asyncio.Task[None], None] = {}
         for number in range(1, MAX_HOLDERS + 1):
-            name = f"named-{number}"
+            name = f"{HOLDER}{number}"
             client = self._world.client(name)
             over = asyncio.Event()
             task = client.spawn(
