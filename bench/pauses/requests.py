@@ -18,7 +18,12 @@ from tidelog.batch import new_batch
 from tidelog.compression import compress
 from tidelog.model import Batch, Codec
 from tidelog.record_batch import encode
-from tidelog.request_bounds import ENTRY_LIMITS, MAX_ENTRIES_PER_REQUEST, MAX_REQUEST_BYTES
+from tidelog.request_bounds import (
+    ENTRY_LIMITS,
+    MAX_ENTRIES_PER_REQUEST,
+    MAX_REQUEST_BYTES,
+    total_entries_limit,
+)
 from tidelog.rpc.message_bounds import is_internal
 from tidelog.rpc.wire import batch_to_wire
 from tidelog.state_changes.event import Kind
@@ -121,7 +126,9 @@ def _fill(message: Any, field: FieldDescriptor, room_bytes: int) -> None:
         entries.extend([entry] * min(limit, room_bytes // size))
         return
     first = entries.add()
-    _set_all(first, depth=2)
+    # As many as fit into all lists of the request together.
+    total = total_entries_limit(message.DESCRIPTOR.full_name)
+    _set_all(first, depth=2, nested=max(1, min(_NESTED_ENTRIES, total // limit - 1)))
     has_partition = "partition" in first.DESCRIPTOR.fields_by_name
     size = first.ByteSize() + 5
     for number in range(1, min(limit, max(room_bytes // size, 1))):
@@ -133,14 +140,14 @@ def _fill(message: Any, field: FieldDescriptor, room_bytes: int) -> None:
         entries[0].partition = 0
 
 
-def _set_all(message: Any, depth: int) -> None:
+def _set_all(message: Any, depth: int, nested: int = _NESTED_ENTRIES) -> None:
     for field in message.DESCRIPTOR.fields:
         if not field.is_repeated:
             _set(message, field, depth)
         elif field.message_type is None:
-            getattr(message, field.name).extend([_scalar(field)] * _NESTED_ENTRIES)
+            getattr(message, field.name).extend([_scalar(field)] * nested)
         elif depth > 0 and not field.message_type.GetOptions().map_entry:
-            for _ in range(_NESTED_ENTRIES):
+            for _ in range(nested):
                 _set_all(getattr(message, field.name).add(), depth - 1)
 
 

@@ -33,8 +33,8 @@ MAX_MOVES_PER_REQUEST = 2_000
 # Entries of all repeated fields of a request together, those of nested messages included. As many
 # as AddPartitions needs to name three replicas of each of MAX_ENTRIES_PER_REQUEST partitions.
 MAX_ENTRIES_IN_ALL = 40_000
-# Of a Produce request: MAX_PRODUCE_PARTITIONS, with three batches each.
-MAX_PRODUCE_ENTRIES = 4_000
+# Of a Produce request: its partitions and its batches together.
+MAX_PRODUCE_ENTRIES = MAX_PRODUCE_PARTITIONS + MAX_PRODUCE_BATCHES
 # Keys of a topic's configuration that one request names: there are fewer than a hundred.
 MAX_CONFIG_KEYS = 1_000
 # Bytes of one text: a name, an id, a value of a configuration. Each has its own rule besides.

@@ -128,6 +128,18 @@ def entries(count: int, text: int = 1) -> list[pb.FetchPartition]:
             "ProducePartition.batches has 1001 entries",
         ),
         (
+            pb.ProduceRequest(
+                partitions=[pb.ProducePartition(batches=[record_batch_pb2.Batch()] * 1_000)] * 2
+            ),
+            "ProduceRequest has 2002 entries or more in all its lists together",
+        ),
+        (
+            admin_pb2.ElectPreferredLeadersRequest(
+                partitions=[admin_pb2.PartitionSelector(partitions=range(9_000))] * 2
+            ),
+            "ElectPreferredLeadersRequest has 18002 entries or more in all its lists together",
+        ),
+        (
             admin_pb2.CreateTopicRequest(topic="t", config={"k": "v" * (MAX_TEXT_BYTES + 1)}),
             "CreateTopicRequest.config has 4097 bytes",
         ),
