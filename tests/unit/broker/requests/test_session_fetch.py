@@ -2,19 +2,22 @@
 that a request leaves out (interleaving 15 of ARCHITECTURE.md)."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tidelog.errors import ErrorCode
+from tidelog.model import NO_OFFSET
 from tidelog_broker.partition.isr import FollowerProgress, is_lagging
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replication.move_throttle import MoveThrottle
 from tidelog_broker.replication.transport import (
     NO_SESSION,
+    DivergedRange,
     ReplicaFetchEntry,
     ReplicaFetchRequest,
     ReplicaFetchResponse,
+    ReportedDigest,
 )
 from tidelog_broker.requests.replica_fetch import ReplicaFetch
 from unit.broker.broker_parts import Replicas, append, position, settled
@@ -42,12 +45,27 @@ class Follower:
             self.replicas.clock,
             MoveThrottle(1, self.replicas.cache, self.replicas.clock, lambda: None),
             self.replicas.cold_reads,
+            self._compare,
         )
         self.broker_id = broker_id
+        # Up to where each partition's log agrees, as the last comparison was given it.
+        self.agreed: dict[int, int] = {}
         self.broker_epoch = epoch_of(broker_id)
         self.session_id = NO_SESSION
         self.sequence = 0
         self.sessions = 0
+
+    def _compare(
+        self,
+        follower: int,
+        reported: Sequence[ReportedDigest],
+        agreed_offset: Callable[[ReplicaKey], int],
+    ) -> Sequence[DivergedRange]:
+        assert follower == self.broker_id
+        assert reported == ()
+        partitions = self.replicas.manager.all()
+        self.agreed = {p.name.partition: agreed_offset(p.key) for p in partitions}
+        return ()
 
     async def ask(
         self,
@@ -110,6 +128,42 @@ async def idle(follower: Follower, milliseconds: int) -> None:
     """Requests that name nothing, twice a second."""
     for _ in range(milliseconds // 500):
         await follower.ask(wait_ms=500)
+
+
+# -- what is compared --------------------------------------------------------------------
+
+
+async def test_digests_are_compared_up_to_where_the_logs_agree() -> None:
+    follower = Follower()
+    one, other, unnamed = await follower.replicas.take(numbers=(0, 1, 2))
+    for partition in (one, other, unnamed):
+        append(partition, b"first", b"second")
+    await follower.ask((one, 2), (other, 1))
+    assert follower.agreed == {0: 2, 1: 1, 2: NO_OFFSET}
+    await follower.ask((other, 2))
+    assert follower.agreed == {0: 2, 1: 2, 2: NO_OFFSET}
+
+
+async def test_digests_of_a_log_that_parts_from_the_leaders_are_not_compared() -> None:
+    follower = Follower()
+    (partition,) = await follower.replicas.take()
+    append(partition, b"first", b"second")
+    beyond = position(partition, 9)._replace(last_fetched_epoch=4)
+    request = follower.next_request([(partition, 2)])
+    entry = request.entries[0]._replace(position=beyond)
+    await follower.fetch(request._replace(entries=[entry]))
+    assert follower.agreed == {0: NO_OFFSET}
+
+
+async def test_digests_are_not_compared_in_an_epoch_that_the_follower_does_not_know() -> None:
+    """What it has told in the epoch before says nothing of the leader's log now."""
+    follower = Follower()
+    (partition,) = await follower.replicas.take()
+    append(partition, b"first", b"second")
+    await follower.ask((partition, 2))
+    await follower.replicas.take(state(epoch=6), revision=20)
+    await follower.ask()
+    assert follower.agreed == {0: NO_OFFSET}
 
 
 # -- what is answered --------------------------------------------------------------------
