@@ -10,10 +10,11 @@ import resource
 import shlex
 import socket
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import grpc
 import pytest
 import pytest_asyncio
 
@@ -36,6 +37,7 @@ from integration.explaining import (
 from integration.tcp_proxy import TcpProxy
 from integration.topics import create_topic, describe, until_in_sync
 from integration.waiting import until, until_true
+from integration.wire_client import WireClient
 from tidelog.cli.exit_status import ExitStatus
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import Explanation, Finding
@@ -43,6 +45,8 @@ from tidelog_runtime.local.cluster import LocalCluster
 from tidelog_runtime.local.etcd import LocalEtcd
 
 TOPIC = "pairs"
+# Of one client address, which is that of all clients here; no other test has as many.
+MAX_CONNECTIONS = 48
 # Within the command that a finding suggests.
 _END = (". ", ", which ", ", with ")
 
@@ -70,7 +74,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
     try:
         async with running_cluster(
             directory / "cluster",
-            broker_config=endpoints,
+            broker_config={**endpoints, "max_connections_per_client": MAX_CONNECTIONS},
             controller_config={**endpoints, "leader_balance": False},
             etcd=etcd.endpoint,
         ) as cluster:
@@ -224,6 +228,43 @@ async def test_a_broker_without_open_files_left(world: World) -> None:
 
 def _open_files(pid: int) -> int:
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+async def test_a_client_at_its_limit_of_connections(world: World) -> None:
+    cluster, pairs = world.cluster, world.pairs
+    topic, partition = split(pairs[1, 2])
+    address = cluster.broker_address(1)
+
+    async def waits_for_records(client: WireClient) -> None:
+        while True:
+            with suppress(grpc.RpcError):
+                await client.fetch(topic, partition, 0, max_wait_ms=5_000)
+            await asyncio.sleep(0.2)
+
+    async with without_standby(cluster):
+        async with AsyncExitStack() as connections:
+            clients = [
+                await connections.enter_async_context(WireClient(address))
+                for _ in range(MAX_CONNECTIONS + 8)
+            ]
+            waiting = [asyncio.create_task(waits_for_records(client)) for client in clients]
+            try:
+                found = await until_found(cluster, ("client_limited", 1), ("no_standby", -1))
+                healthy = await faults_of(cluster, pairs[2, 3])
+            finally:
+                for task in waiting:
+                    task.cancel()
+                await asyncio.gather(*waiting, return_exceptions=True)
+        limited = the(found, "client_limited")
+        assert f"client 127.0.0.1 is at max_connections_per_client ({MAX_CONNECTIONS})" in (
+            limited.summary
+        )
+        assert "close those that it does not use" in limited.next_step
+        assert "network" not in said(limited)
+        assert not causes_of(found) & {("broker_paused", 1), ("broker_busy", 1)}
+        assert healthy == []
+        # The connections are closed, as the finding suggests.
+        await append(cluster, pairs[1, 2], [b"taken again"])
 
 
 async def test_a_damaged_identity_and_what_the_broker_said_of_it(world: World) -> None:

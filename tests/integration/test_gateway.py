@@ -13,6 +13,7 @@ import pytest_asyncio
 from prometheus_client.parser import text_string_to_metric_families
 
 from integration.clusters import running_cluster
+from integration.explaining import faults_of, until_found
 from integration.topic_requests import TopicRequest, topic_requests
 from integration.waiting import until
 from tidelog_runtime.local.cluster import LocalCluster
@@ -97,6 +98,28 @@ async def test_a_partition_is_told_with_every_replica(gateway: httpx.AsyncClient
         return roles == ["follower", "follower", "leader"] and told["log"] is not None
 
     await until(all_tell, "all replicas tell how they stand")
+
+
+async def test_a_paused_gateway_is_no_fault_of_the_cluster_and_serves_when_it_is_resumed(
+    gateway: httpx.AsyncClient, cluster: LocalCluster
+) -> None:
+    """The second fault is named, and nothing else is blamed."""
+    await created(gateway, "beside")
+    active = await cluster.active_controller()
+    standby = next(number for number in (1, 2) if number != active)
+    cluster.gateway_process.pause()
+    try:
+        with pytest.raises(httpx.TimeoutException):
+            await gateway.get("/health", timeout=1.0)
+        await cluster.kill_controller(standby)
+        found = await until_found(cluster, ("no_standby", -1))
+        assert [f.cause for f in found.findings if f.severity != "info"] == ["no_standby"]
+        assert await faults_of(cluster, "beside/0") == []
+        cluster.start_controller(standby)
+    finally:
+        cluster.gateway_process.resume()
+    assert (await gateway.get("/v1/topics/beside")).status_code == 200
+    await cluster.ready()
 
 
 @pytest.mark.parametrize(
