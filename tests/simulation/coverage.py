@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from simulation.disk_watch import LEFT
 from simulation.held_back import HELD_BACK, noting_held_back
 from simulation.move_rules import FOUND_BY_MOVE_RULES
 from simulation.readers import RESUMED
@@ -136,6 +137,7 @@ RULES = (
     CUT,
     REWRITTEN,
     NO_ROOM,
+    LEFT,
     LEADERLESS,
     READ_ANEW,
     ISR_CONFLICT,

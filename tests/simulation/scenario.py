@@ -13,6 +13,7 @@ from functools import partial
 
 from simulation.controller_watch import ControllerWatch
 from simulation.coverage import Coverage
+from simulation.disk_watch import DiskWatch
 from simulation.fault_effects import struck
 from simulation.faults import Fault
 from simulation.final_checks import (
@@ -204,7 +205,8 @@ async def _live(
     *,
     goes_on: bool,
 ) -> None:
-    watches = (LagWatch(world, invariants), ControllerWatch(world))
+    disks = DiskWatch(world, invariants, recorder.losses.seen)
+    watches = (LagWatch(world, invariants), ControllerWatch(world), disks)
     watching = [asyncio.create_task(watch.run()) for watch in watches]
     workload = Workload(world, recorder, draw_topics(world.rng("topics")))
     await workload.start()

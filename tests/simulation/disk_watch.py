@@ -1,0 +1,159 @@
+"""A leader whose disk rejects its log gives up the leadership where an in-sync replica could lead.
+
+Sampled, because it judges that something does not happen. Where leader, in-sync replica, store and
+active controller cannot all reach one another undisturbed, nothing is judged, and the leader has
+its whole time again afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from simulation.invariants import Invariants
+from simulation.lag_watch import store_is_reachable
+from simulation.network import FAIR
+from simulation.partition_id import PartitionId
+from simulation.violation import Violation
+from tidelog_broker.damage.disk_reports import REPORT_INTERVAL_MS, REPORTED_AFTER_MS
+from tidelog_broker.partition.partition import Partition
+from tidelog_controller.state.failing_disks import REPORT_EXPIRY_MS
+from tidelog_controller.state.partition_rests import MAX_REST_MS
+from tidelog_runtime.metadata.schema import RUNNING, LeaderAndIsr
+
+if TYPE_CHECKING:
+    from simulation.processes import BrokerProcess, ControllerProcess, Service
+    from simulation.world import World
+
+INTERVAL_MS = 500
+# Until the controller knows of the leader's disk, and no more of a candidate's that has recovered;
+# then it writes its decision.
+ALLOWED_MS = REPORTED_AFTER_MS + REPORT_INTERVAL_MS + REPORT_EXPIRY_MS + 1_000
+LEFT = "leadership left a failing disk"
+
+
+class _Led(NamedTuple):
+    partition: PartitionId
+    leader: int
+    leader_epoch: int
+    controller: int
+
+
+class DiskWatch:
+    """`seen`: counts the leaderships that were given up after this had begun to watch them."""
+
+    def __init__(self, world: World, invariants: Invariants, seen: Counter[str]) -> None:
+        self._world = world
+        self._seen = seen
+        self._invariants = invariants
+        self._since: dict[_Led, int] = {}
+        # After a transfer the partition rests.
+        self._rests: dict[PartitionId, int] = {}
+
+    async def run(self) -> None:
+        """Until cancelled; a `Violation` ends the world's run."""
+        while True:
+            await asyncio.sleep(INTERVAL_MS / 1000)
+            try:
+                self.look()
+            except Violation as violation:
+                self._world.fail(violation)
+                return
+
+    def look(self) -> None:
+        """Raises `Violation`."""
+        now_ms = self._world.now_ms
+        self._note_transfers(now_ms)
+        present = {led: self._since.get(led, now_ms) for led in self._judged()}
+        for led, since_ms in present.items():
+            if now_ms - since_ms >= ALLOWED_MS and self._rests.get(led.partition, 0) <= now_ms:
+                raise Violation(
+                    "leadership_stays_on_failing_disk",
+                    f"the disk of broker {led.leader} has rejected this partition for "
+                    f"{now_ms - since_ms} ms, and it still leads it in epoch {led.leader_epoch}",
+                    partition=str(self._invariants.name_of(led.partition)),
+                )
+        self._since = present
+
+    def _note_transfers(self, now_ms: int) -> None:
+        for led in self._since:
+            written = self._invariants.store.partitions.get(led.partition)
+            if written is None or written.state.leader == led.leader:
+                continue
+            self._seen[LEFT] += 1
+            self._rests[led.partition] = now_ms + MAX_REST_MS
+
+    def _judged(self) -> Iterator[_Led]:
+        controller = self._active_controller()
+        if controller is None:
+            return
+        for broker_id, process in self._world.brokers.items():
+            if process.broker is None or not self._takes_part(process, controller):
+                continue
+            manager = process.broker.manager
+            for key, refusal in manager.disk.standing():
+                partition = manager.find(key)
+                if partition is None or partition.leading is None or refusal.taken_since:
+                    continue
+                written = self._invariants.store.partitions.get(
+                    PartitionId(key.topic_id, key.partition)
+                )
+                if written is None or not self._may_move(written.state, partition, broker_id):
+                    continue
+                if self._has_candidate(written.state, broker_id, controller):
+                    yield _Led(
+                        PartitionId(key.topic_id, key.partition),
+                        broker_id,
+                        partition.leader_epoch,
+                        controller.controller_id,
+                    )
+
+    def _active_controller(self) -> ControllerProcess | None:
+        for controller in self._world.controllers.values():
+            service = controller.service
+            term = service.reign if service is not None else None
+            if term is not None and term.is_loaded and store_is_reachable(self._world, controller):
+                return controller
+        return None
+
+    def _takes_part(self, process: BrokerProcess, controller: ControllerProcess) -> bool:
+        found = self._invariants.store.registered.get(process.broker_id)
+        return (
+            found is not None
+            and found.registration.state == RUNNING
+            and process.broker is not None
+            and process.broker.manager.broker_epoch == found.broker_epoch
+            and store_is_reachable(self._world, process)
+            and self._is_fair(process, controller)
+        )
+
+    def _is_fair(self, one: Service, other: Service) -> bool:
+        network = self._world.network
+        there, back = network.link(one.host, other.host), network.link(other.host, one.host)
+        return there.conditions is FAIR and back.conditions is FAIR
+
+    def _may_move(self, state: LeaderAndIsr, partition: Partition, broker_id: int) -> bool:
+        """As the store has it, and not being moved to other replicas."""
+        return (
+            state.leader == broker_id
+            and state.leader_epoch == partition.leader_epoch
+            and state.moving is None
+        )
+
+    def _has_candidate(
+        self, state: LeaderAndIsr, leader: int, controller: ControllerProcess
+    ) -> bool:
+        for member in state.isr:
+            process = self._world.brokers.get(member.broker_id)
+            if member.broker_id == leader or process is None or process.broker is None:
+                continue
+            manager = process.broker.manager
+            if (
+                manager.broker_epoch == member.broker_epoch
+                and not manager.disk
+                and self._takes_part(process, controller)
+            ):
+                return True
+        return False
