@@ -44,7 +44,13 @@ from tidelog_broker.membership.registration import Registration
 from tidelog_broker.membership.rejected_start import report_rejected_start
 from tidelog_broker.metrics.collector import BrokerCollector
 from tidelog_broker.metrics.replica_figures import Judges
-from tidelog_broker.metrics.vitals import DigestCounts, StalledFor, WaitedFor, broker_vitals
+from tidelog_broker.metrics.vitals import (
+    DigestCounts,
+    Directory,
+    StalledFor,
+    WaitedFor,
+    broker_vitals,
+)
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.range_digest import RangeDigest
 from tidelog_broker.partition.replica_key import ReplicaKey
@@ -396,8 +402,15 @@ class Broker:
             self.scrubber.progress,
             self.clock_check,
             clock,
+            self._directory_state,
         )
         return BrokerCollector(self.manager, vitals, clock)
+
+    def _directory_state(self) -> Directory:
+        registration = self._registration
+        if registration is None:
+            return Directory()
+        return Directory(not registration.not_intact_reason, registration.is_waiting)
 
     def _new_fetchers(self, manager: ReplicaManager) -> Fetchers:
         limits = FetchLimits(

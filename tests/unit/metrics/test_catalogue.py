@@ -28,6 +28,7 @@ _STATES = {
     *("tidelog_build_info", "tidelog_queue_depth", "tidelog_broker_registered"),
     *("tidelog_broker_has_full_state", "tidelog_controller_active", "tidelog_controller_epoch"),
     "tidelog_cluster_unwell_partition",
+    *("tidelog_data_directory_intact", "tidelog_waits_for_broker_id"),
 }
 _ABBREVIATED = re.compile(r"_(s|ms|sec|secs|b|kb|mb|kib|mib|pct)(_|$)")
 _FIRST_WORDS = {

@@ -309,6 +309,20 @@ CROWDED_OUT = counter(
     labels=("last_write",),
     series=[(age,) for age in LAST_WRITES],
 )
+DIRECTORY_INTACT = gauge(
+    "tidelog_data_directory_intact",
+    "1: the data directory holds what was acknowledged under the broker's id; 0: it is a copy, an "
+    "older backup or a replacement, so that it counts as intact only since its last registration.",
+    "Run `tidelog explain`, which says why; 0 ends with a clean stop and start once every ISR has "
+    "the broker.",
+)
+WAITS_FOR_BROKER_ID = gauge(
+    "tidelog_waits_for_broker_id",
+    "1: another process of this broker's id is registered, with this data directory or a copy of "
+    "it, and this process waits.",
+    "Run `tidelog explain`, which names both, and stop one of them. Give each broker its own "
+    "broker_id and data_dir.",
+)
 DAMAGED_BATCHES = gauge(
     "tidelog_damaged_batches",
     "Stretches of records that this broker's disk damaged and that no other replica could send "
@@ -459,6 +473,8 @@ BROKER_METRICS = (
     TOPIC_BYTES,
     TOPIC_RECORDS,
     CROWDED_OUT,
+    DIRECTORY_INTACT,
+    WAITS_FOR_BROKER_ID,
     DAMAGED_BATCHES,
     DIGESTS_COMPARED,
     DIGESTS_NOT_COMPARED,

@@ -94,6 +94,14 @@ class Registration:
         self._vanished = asyncio.Event()
         self._gone_at = 0
         self.broker_epoch = 0
+        # Another process of this broker id is registered.
+        self.is_waiting = False
+
+    @property
+    def not_intact_reason(self) -> str:
+        """Why the data directory counts as intact only since the last registration; empty: it
+        does not, or there is none yet."""
+        return "" if self._created is None else self._created.not_intact_reason
 
     def observed_gone(self, revision: int) -> None:
         """The watch saw at `revision` that this broker's key is not there. What is older
@@ -171,6 +179,7 @@ class Registration:
             raise
         self._lease = lease
         self._created = created
+        self.is_waiting = False
         self.broker_epoch = broker_epoch
         if reason:
             _log.warning(
@@ -256,6 +265,7 @@ class Registration:
         """A process that is still registered when the lease of a dead one would have ended is
         alive: people have to learn of both."""
         assert held.registered is not None
+        self.is_waiting = waiting.is_long(self._ttl)
         if not waiting.is_to_be_reported(self._ttl):
             return
         other = held.registered
@@ -280,11 +290,15 @@ class _Waiting:
         self._since = now()
         self._reported_at: float | None = None
 
+    def is_long(self, lease_ttl_seconds: int) -> bool:
+        """The lease of a process that is dead would have ended."""
+        return self._now() - self._since > lease_ttl_seconds + RETRY_DELAY_S
+
     def is_to_be_reported(self, lease_ttl_seconds: int) -> bool:
-        """Once the other's lease would have ended, and every TAKEN_LOG_INTERVAL_S since."""
-        now = self._now()
-        if now - self._since <= lease_ttl_seconds + RETRY_DELAY_S:
+        """Once it is long, and every TAKEN_LOG_INTERVAL_S since."""
+        if not self.is_long(lease_ttl_seconds):
             return False
+        now = self._now()
         if self._reported_at is not None and now - self._reported_at < TAKEN_LOG_INTERVAL_S:
             return False
         self._reported_at = now

@@ -29,6 +29,14 @@ class DigestCounts(NamedTuple):
     standing: int = 0
 
 
+class Directory(NamedTuple):
+    """`is_intact`: nothing says that it lacks what was acknowledged under the broker's id.
+    `is_waiting`: another process of the id is registered."""
+
+    is_intact: bool = True
+    is_waiting: bool = False
+
+
 class BrokerVitals(NamedTuple):
     """`queues`: by the names in QUEUES. `move_sent_bytes`: by follower, and growing.
     `clock_skews_ms`: by broker that was heard lately."""
@@ -46,6 +54,7 @@ class BrokerVitals(NamedTuple):
     digests: Callable[[], DigestCounts] = DigestCounts
     clock_skews_ms: Callable[[], Mapping[int, int]] = dict
     retention_paused_ms: Callable[[], int] = int
+    directory: Callable[[], Directory] = Directory
 
 
 def broker_vitals(
@@ -63,6 +72,7 @@ def broker_vitals(
     scrub: Callable[[], ScrubState],
     clock_check: ClockCheck,
     clock: Clock,
+    directory: Callable[[], Directory],
 ) -> BrokerVitals:
     return BrokerVitals(
         registered=lambda: manager.broker_id in cache.brokers,
@@ -85,6 +95,7 @@ def broker_vitals(
         retention_paused_ms=lambda: (
             clock.monotonic_ms() - clock_check.doubt.since_ms if clock_check.doubt else 0
         ),
+        directory=directory,
     )
 
 
