@@ -22,7 +22,7 @@ _COUNTED = {
     *("seconds", "bytes", "records", "batches", "partitions", "replicas", "leaders", "brokers"),
     *("topics", "segments", "series", "changes", "requests", "refused", "errors", "timeouts"),
     *("dropped", "shrinks", "expands", "elections", "departures", "overdue", "deletions"),
-    *("producers", "streams", "operations", "moves", "passes"),
+    *("producers", "streams", "operations", "moves", "passes", "ranges", "compared", "found"),
 }
 _STATES = {
     *("tidelog_build_info", "tidelog_queue_depth", "tidelog_broker_registered"),

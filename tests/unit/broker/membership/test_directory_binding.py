@@ -289,6 +289,7 @@ async def test_a_copy_never_ends_the_registration_of_the_original(machine: Machi
             async with at_work(twin.registration.run()):
                 await asyncio.sleep(2.5 * TAKEN_LOG_INTERVAL_S)
         assert twin.epochs == []
+        assert twin.registration.is_waiting
         assert original.epochs == [epoch]
     taken = [line for line in lines if line["event"] == "broker_id_taken"]
     assert [line["by"] for line in taken] == ["10.0.0.1:7500"] * 3
@@ -305,7 +306,27 @@ async def test_a_wait_within_the_lease_is_not_reported(machine: Machine) -> None
     twin = machine.copied_to("b").start()
     async with at_work(twin.registration.run()):
         await asyncio.sleep(TTL_SECONDS - 0.5)
+        assert not twin.registration.is_waiting
     assert twin.waiting == []
+
+
+async def test_a_registration_says_why_its_directory_is_not_intact_and_waits_no_more(
+    machine: Machine,
+) -> None:
+    original = machine.start()
+    task = asyncio.create_task(original.registration.run())
+    await original.registered()
+    twin = machine.copied_to("b").start()
+    async with at_work(twin.registration.run()):
+        await asyncio.sleep(TTL_SECONDS + 1)
+        assert twin.registration.not_intact_reason == ""
+        task.cancel()
+        await asyncio.wait([task])
+        await original.registration.withdraw()
+        await twin.registered()
+        assert "copied or restored" in twin.registration.not_intact_reason
+        assert not twin.registration.is_waiting
+    assert original.registration.not_intact_reason == ""
 
 
 async def test_after_a_reboot_the_lease_of_the_last_process_has_to_end(machine: Machine) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tidelog_broker.metrics.broker_metrics import BrokerMetrics
 from tidelog_broker.metrics.collector import PARTITIONS_PER_TURN, BrokerCollector
 from tidelog_broker.metrics.replica_figures import Judges
-from tidelog_broker.metrics.vitals import BrokerVitals
+from tidelog_broker.metrics.vitals import BrokerVitals, Directory
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.producer_state import CrowdedOut
 from tidelog_broker.storage.disk_use import DiskUse
@@ -55,6 +55,7 @@ class MeasuredBroker:
             {4: 900},
             lambda: 6,
             lambda: ScrubState(bytes_checked=70, passes=2, last_pass_ended_ms=5_000),
+            directory=lambda: Directory(is_intact=False, is_waiting=True),
         )
         self.figures = BrokerCollector(self, vitals, clock)
 
@@ -122,6 +123,8 @@ async def test_what_a_broker_knows_besides_its_replicas_is_told() -> None:
 
     assert sheet.values["tidelog_broker_registered"] == {(): 1}
     assert sheet.values["tidelog_broker_has_full_state"] == {(): 0}
+    assert sheet.values["tidelog_data_directory_intact"] == {(): 0}
+    assert sheet.values["tidelog_waits_for_broker_id"] == {(): 1}
     assert sheet.values["tidelog_disk_free_bytes"] == {(): 5}
     assert sheet.values["tidelog_disk_size_bytes"] == {(): 10}
     assert sheet.values["tidelog_queue_depth"] == {(queue,): 7 for queue in QUEUES}
