@@ -51,21 +51,43 @@ class LimitReached(NamedTuple):
     last_ms: int
 
 
-class Callers:
-    """Those who have requests now. `begin`, then `end` in any case.
+class ReachedLimits:
+    """Which limits addresses are at. `on_reached`: called when an address reaches a limit, and not
+    again until it has left it."""
 
-    `on_reached`: called when an address reaches a limit, and not again until it has left it."""
+    def __init__(self, on_reached: Callable[[LimitReached], None]) -> None:
+        self._on_reached = on_reached
+        # The one that was rejected last is the last.
+        self._reached: dict[tuple[str, str], LimitReached] = {}
+
+    def rejected(self, address: str, limit: str, value: int, now_ms: int) -> None:
+        """A request of the address, by the limit of that name, which allows `value`."""
+        key = (address, limit)
+        before = self._reached.pop(key, None)
+        if before is None or _is_over(before, now_ms):
+            before = LimitReached(address, limit, value, 0, now_ms, now_ms)
+            self._on_reached(before)
+        self._reached[key] = before._replace(requests=before.requests + 1, last_ms=now_ms)
+        if len(self._reached) > MAX_REMEMBERED:
+            del self._reached[next(iter(self._reached))]
+
+    def now(self, now_ms: int) -> list[LimitReached]:
+        """The one that was rejected last first."""
+        return [each for each in reversed(self._reached.values()) if not _is_over(each, now_ms)]
+
+
+class Callers:
+    """Those who have requests now. `begin`, then `end` in any case. `on_reached`: as
+    `ReachedLimits` takes it."""
 
     def __init__(
         self, limits: CallerLimits, on_reached: Callable[[LimitReached], None] = lambda _: None
     ) -> None:
         self.limits = limits
-        self._on_reached = on_reached
         self.requests = 0
         self.rejected: Counter[str] = Counter()
         self._callers: dict[str, _Caller] = {}
-        # The one that was rejected last is the last.
-        self._reached: dict[tuple[str, str], LimitReached] = {}
+        self._reached = ReachedLimits(on_reached)
 
     def begin(self, peer: str, now_ms: int, reserved: int = 0) -> None:
         """`peer`: as gRPC has it. `reserved`: by how many the request may exceed the limits. Raises
@@ -96,7 +118,7 @@ class Callers:
 
     def reached(self, now_ms: int) -> list[LimitReached]:
         """Limits that addresses are at now, the one that was rejected last first."""
-        return [each for each in reversed(self._reached.values()) if not _is_over(each, now_ms)]
+        return self._reached.now(now_ms)
 
     @property
     def most(self) -> tuple[int, int]:
@@ -121,15 +143,8 @@ class Callers:
 
     def _reject(self, address: str, limit: str, now_ms: int) -> TidelogError:
         self.rejected[limit] += 1
-        key = (address, limit)
         value: int = getattr(self.limits, limit)
-        before = self._reached.pop(key, None)
-        if before is None or _is_over(before, now_ms):
-            before = LimitReached(address, limit, value, 0, now_ms, now_ms)
-            self._on_reached(before)
-        self._reached[key] = before._replace(requests=before.requests + 1, last_ms=now_ms)
-        if len(self._reached) > MAX_REMEMBERED:
-            del self._reached[next(iter(self._reached))]
+        self._reached.rejected(address, limit, value, now_ms)
         of_whom = "all clients together" if limit == "max_client_requests" else f"client {address}"
         what = "connections" if "connections" in limit else "requests"
         return TidelogError(

@@ -4,15 +4,18 @@ once."""
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Protocol
 
+import structlog
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tidelog.caller_limits import LimitReached, ReachedLimits
 from tidelog_admin_api.json_entries import JsonEntries
 from tidelog_admin_api.meanings import Meaning
 from tidelog_admin_api.origins import check_browser
@@ -29,6 +32,9 @@ from tidelog_admin_api.requester import trace_id
 ALWAYS_ANSWERED = frozenset({"/health", "/metrics"})
 # So many of the largest bodies are held at once; each takes several times its size as JSON.
 LARGEST_BODIES = 8
+
+
+_log = structlog.get_logger()
 
 
 class Bounds(Protocol):
@@ -59,6 +65,10 @@ class Usage:
         self.clients: Counter[str] = Counter()
         self.streams = 0
         self.body_bytes = 0
+        self.reached = ReachedLimits(_log_limit)
+
+    def rejected(self, client: str, limit: str, value: int) -> None:
+        self.reached.rejected(client, limit, value, time.time_ns() // 1_000_000)
 
 
 @contextmanager
@@ -74,6 +84,12 @@ def stream(usage: Usage, bounds: Bounds) -> Iterator[None]:
         yield
     finally:
         usage.streams -= 1
+
+
+def _log_limit(reached: LimitReached) -> None:
+    _log.warning(
+        "client_limit_reached", client=reached.address, limit=reached.limit, value=reached.value
+    )
 
 
 class Limits:
@@ -127,12 +143,15 @@ class Limits:
     def _slot(self, client: str) -> Iterator[None]:
         usage, most = self._usage, self._bounds.max_requests_per_client
         if usage.clients[client] >= most:
+            usage.rejected(client, "max_requests_per_client", most)
             raise too_many(
                 f"{usage.clients[client]} requests of client {client} are being answered, as many "
                 "as may be at once; try again when some are done, or raise "
                 "max_requests_per_client"
             )
-        if self._usage.requests >= self._bounds.max_concurrent_requests:
+        most = self._bounds.max_concurrent_requests
+        if usage.requests >= most:
+            usage.rejected(client, "max_concurrent_requests", most)
             raise too_many(
                 f"{self._usage.requests} requests are being answered, as many as may be at once; "
                 "try again when some are done"

@@ -10,6 +10,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import Message, Receive, Scope, Send
+from structlog.testing import capture_logs
 
 from tidelog_admin_api.config import AdminApiConfig
 from tidelog_admin_api.limits import LARGEST_BODIES, Limits, Usage, stream
@@ -171,3 +172,21 @@ def test_more_streams_than_may_be_open_are_refused() -> None:
         pass
     assert refused.value.meaning.status == 429
     assert usage.streams == 0
+
+
+async def test_a_limit_that_a_client_reaches_is_logged_once_with_its_address_and_name() -> None:
+    usage = Usage()
+    usage.requests, usage.clients["10.0.0.7"] = 1, 1
+    limits = Limits(echo, BOUNDS, usage)
+    with capture_logs() as lines:
+        for client in ("10.0.0.7", "10.0.0.7", "10.0.0.8"):
+            assert await answer_of(limits, b"1", client=client) == 429
+    logged = [
+        (line["client"], line["limit"], line["value"])
+        for line in lines
+        if line["event"] == "client_limit_reached"
+    ]
+    assert logged == [
+        ("10.0.0.7", "max_requests_per_client", 1),
+        ("10.0.0.8", "max_concurrent_requests", 1),
+    ]
