@@ -69,15 +69,25 @@ def faults(explanation: Explanation) -> set[str]:
     return {f.cause for f in explanation.findings if f.severity != "info"}
 
 
+async def until_well(cluster: LocalCluster) -> None:
+    found: set[str] = set()
+
+    async def well() -> bool:
+        found.clear()
+        found.update(faults(await by_brokers(cluster)))
+        return not found
+
+    try:
+        await until(well, "the cluster is well")
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {found}") from None
+
+
 async def test_brokers_that_are_busy_are_said_to_be_and_controllers_that_they_name_are_asked(
     cluster: LocalCluster,
 ) -> None:
     await create_topic(cluster, "big", PARTITIONS)
-
-    async def well() -> bool:
-        return not faults(await by_brokers(cluster))
-
-    await until(well, "the cluster is well")
+    await until_well(cluster)
     controllers = [part.address for part in cluster.describe().controllers]
 
     async def busy() -> Explanation | None:
@@ -91,4 +101,4 @@ async def test_brokers_that_are_busy_are_said_to_be_and_controllers_that_they_na
         told = await until(busy, "brokers are busy, and the controllers that they name answer")
     assert told is not None
     assert set(told.listening) == {"answers health checks"}
-    await until(well, "the cluster is well again")
+    await until_well(cluster)
