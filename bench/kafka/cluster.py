@@ -15,7 +15,7 @@ from bench.kafka.settings import (
     jvm_options,
     server_properties,
 )
-from tidelog_runtime.local.cluster import describe_death
+from tidelog_runtime.local.members import describe_death
 from tidelog_runtime.local.ports import choose_port
 from tidelog_runtime.local.process import LocalProcess
 

@@ -12,16 +12,14 @@ from typing import NamedTuple
 
 from tidelog import batch_layout
 from tidelog.batch_layout import Layout, Span
+from tidelog.column_checks import check_ascending, check_lengths, keys_without_lengths
 from tidelog.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, Plain, stated_size
 from tidelog.model import Batch, BatchHeader, Codec
 from tidelog.record_batch import (
     JoinedColumns,
-    check_ascending,
-    check_lengths,
     decode_joined,
     decompressed,
     headers_by_record,
-    keys_without_lengths,
 )
 from tidelog.record_limits import invalid_batch
 from tidelog.v1 import record_batch_pb2

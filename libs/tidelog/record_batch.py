@@ -16,6 +16,15 @@ from typing import Any, NamedTuple
 
 from tidelog import batch_layout
 from tidelog.batch import NO_SEQUENCE, new_batch, producer_crc32c
+from tidelog.column_checks import (
+    NULL_LENGTH,
+    check_ascending,
+    check_count,
+    check_lengths,
+    check_timestamps,
+    invalid,
+    keys_without_lengths,
+)
 from tidelog.compression import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
     Plain,
@@ -35,8 +44,6 @@ from tidelog.record_limits import (
 )
 from tidelog.v1 import record_batch_pb2
 from tidelog.wire_fields import encode_varint
-
-NULL_LENGTH = -1
 
 # The two large fields are written by hand, in one join with the message that holds the
 # rest: messages that follow each other are one message, and this way the bytes are copied
@@ -185,7 +192,7 @@ def decode_timestamps(
     """The records' timestamps alone, in order. Raises as `decode` does."""
     message = _open(batch, max_decompressed_bytes, with_headers=False).message
     deltas = message.timestamp_deltas_ms[:]
-    _check_timestamps(deltas, batch.header)
+    check_timestamps(deltas, batch.header)
     base_ms = batch.header.base_timestamp_ms
     if not deltas:
         return _Repeated(base_ms, batch.header.record_count)
@@ -291,7 +298,7 @@ def check(
     # A codec or count that does not fit the CRC's fields could not be summed.
     codec_of(header.codec)
     if header.record_count < 1:
-        raise _invalid(f"record_count is {header.record_count}; a batch has at least 1 record")
+        raise invalid(f"record_count is {header.record_count}; a batch has at least 1 record")
     check_record_count(header.record_count, limits.max_batch_records)
     computed = producer_crc32c(header, batch.records)
     if computed != header.crc32c:
@@ -371,33 +378,18 @@ def _check_columns(opened: _Opened, header: BatchHeader) -> _Lengths:
     message, count = opened.message, header.record_count
     key_bytes, value_bytes = opened.sizes()
     # The counts first. Slices become lists at once; the repeated fields are slow to iterate.
-    _check_count("value_lengths", len(message.value_lengths), count)
+    check_count("value_lengths", len(message.value_lengths), count)
     values, keys = message.value_lengths[:], []
     check_lengths("value", values, value_bytes)
     if message.key_lengths:
-        _check_count("key_lengths", len(message.key_lengths), count)
+        check_count("key_lengths", len(message.key_lengths), count)
         keys = message.key_lengths[:]
         check_lengths("key", keys, key_bytes)
     elif key_bytes:
         raise keys_without_lengths(key_bytes)
     deltas = message.timestamp_deltas_ms[:]
-    _check_timestamps(deltas, header)
+    check_timestamps(deltas, header)
     return _Lengths(values, keys, deltas)
-
-
-def _check_count(column: str, entries: int, count: int) -> None:
-    if entries != count:
-        raise _invalid(
-            f"{column} has {entries} entries but record_count is {count}; "
-            "there is one for each record"
-        )
-
-
-def keys_without_lengths(key_bytes: int) -> TidelogError:
-    return _invalid(
-        f"keys holds {key_bytes} bytes but key_lengths is empty; "
-        "give each key its length, or leave both empty when every key is null"
-    )
 
 
 def _check_headers(message: record_batch_pb2.RecordBatch, count: int, limits: RecordLimits) -> None:
@@ -412,57 +404,6 @@ def _check_header_indexes(message: record_batch_pb2.RecordBatch, count: int) -> 
     indexes = [item.record_index for item in message.headers]
     check_ascending(indexes, 0, count)
     return indexes
-
-
-def check_ascending(indexes: Sequence[int], first: int, count: int) -> None:
-    """`first`: the least that the first may be. Raises INVALID_BATCH."""
-    previous = first
-    for index in indexes:
-        if not previous <= index < count:
-            raise _invalid(
-                f"a header has record_index {index}; indexes ascend "
-                f"from 0 to {count - 1} (record_count - 1)"
-            )
-        previous = index
-
-
-def check_lengths(column: str, lengths: list[int], data_bytes: int) -> None:
-    """Raises INVALID_BATCH unless they add up to the data."""
-    shortest = min(lengths)
-    if shortest < NULL_LENGTH:
-        raise _invalid(f"{column}_lengths has {shortest}; a length is at least 0, or -1 for null")
-    total = sum(lengths)
-    if shortest == NULL_LENGTH:
-        total += lengths.count(NULL_LENGTH)
-    if total != data_bytes:
-        raise _invalid(
-            f"{column}_lengths add up to {total} but {column}s holds {data_bytes} bytes; "
-            "they must be equal"
-        )
-
-
-def _check_timestamps(deltas: list[int], header: BatchHeader) -> None:
-    base_ms = header.base_timestamp_ms
-    if base_ms < 0:
-        raise _invalid(f"base_timestamp_ms is {base_ms}; it counts from 1970 and is at least 0")
-    largest = 0
-    if deltas:
-        if len(deltas) != header.record_count:
-            raise _invalid(
-                f"timestamp_deltas_ms has {len(deltas)} entries but record_count is "
-                f"{header.record_count}; there is one for each record, or none when all are 0"
-            )
-        if deltas[0] != 0:
-            raise _invalid(
-                f"the first timestamp delta is {deltas[0]}; it is 0, because "
-                "base_timestamp_ms is the first record's"
-            )
-        largest = max(deltas)
-    if header.max_timestamp_ms != base_ms + largest:
-        raise _invalid(
-            f"max_timestamp_ms is {header.max_timestamp_ms} but the records' largest "
-            f"timestamp is {base_ms + largest}"
-        )
 
 
 def _measure(column: Sequence[bytes | None], name: str) -> tuple[list[bytes], list[int]]:
@@ -502,7 +443,3 @@ def _cut(data: bytes, lengths: list[int]) -> list[bytes | None]:
 def _same_length(name: str, column: Sequence[object], count: int) -> None:
     if len(column) != count:
         raise ValueError(f"there are {len(column)} {name} for {count} values; give one for each")
-
-
-def _invalid(message: str) -> TidelogError:
-    return TidelogError(ErrorCode.INVALID_BATCH, message)

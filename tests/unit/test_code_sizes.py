@@ -18,8 +18,6 @@ GENERATED = ROOT / "libs" / "tidelog" / "v1"
 
 LONG_FILES = {
     "libs/tidelog/client/accumulator.py": 529,
-    "libs/tidelog/record_batch.py": 523,
-    "libs/tidelog_runtime/local/cluster.py": 519,
     "libs/tidelog_runtime/metadata/schema.py": 563,
     "services/broker/tidelog_broker/broker.py": 715,
     "services/broker/tidelog_broker/log/log.py": 600,

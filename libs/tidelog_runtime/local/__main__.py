@@ -12,9 +12,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tidelog_runtime.local.cluster import LocalCluster, how_it_ended
+from tidelog_runtime.local.cluster import LocalCluster
 from tidelog_runtime.local.cluster_file import CLUSTER_FILE
 from tidelog_runtime.local.errors import ClusterError
+from tidelog_runtime.local.members import how_it_ended
 from tidelog_runtime.local.process import LocalProcess
 from tidelog_runtime.local.start_requests import answer_requests, request_start
 

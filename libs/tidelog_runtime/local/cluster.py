@@ -9,11 +9,9 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import signal
 import sys
-import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from tidelog_runtime.config import ENVIRONMENT_PREFIX, METRICS_OFF, METRICS_PORT_OFFSET
@@ -31,6 +29,7 @@ from tidelog_runtime.local.directory_lock import DirectoryLock
 from tidelog_runtime.local.errors import ClusterError
 from tidelog_runtime.local.etcd import LocalEtcd
 from tidelog_runtime.local.http_health import answers_http
+from tidelog_runtime.local.members import Member, Members, describe_death, member_of, stop_all
 from tidelog_runtime.local.ports import (
     BROKER_BASE_PORT,
     CONTROLLER_BASE_PORT,
@@ -55,30 +54,6 @@ class Programs:
     controller: Sequence[str] = (sys.executable, "-m", "tidelog_controller")
     broker: Sequence[str] = (sys.executable, "-m", "tidelog_broker")
     gateway: Sequence[str] = (sys.executable, "-m", "tidelog_admin_api")
-
-
-@dataclass(slots=True)
-class _Member:
-    """A controller or a broker. Its addresses stay the same for as long as they can;
-    `metrics` is empty where nothing is measured."""
-
-    id: int
-    address: str
-    metrics: str
-    process: LocalProcess
-
-
-@dataclass(slots=True)
-class _Members:
-    controllers: dict[int, _Member] = field(default_factory=dict)
-    brokers: dict[int, _Member] = field(default_factory=dict)
-    gateway: _Member | None = None
-
-    def services(self) -> list[_Member]:
-        return [*self.controllers.values(), *self.brokers.values()]
-
-    def all(self) -> list[_Member]:
-        return self.services() if self.gateway is None else [*self.services(), self.gateway]
 
 
 class LocalCluster:
@@ -125,7 +100,7 @@ class LocalCluster:
         self._programs = programs if programs is not None else Programs()
         self._open_view = view
         self._rng = rng if rng is not None else random.Random()
-        self._members = _Members()
+        self._members = Members()
         self._lock: DirectoryLock | None = None
         self._addresses: Addresses | None = None
 
@@ -240,9 +215,9 @@ class LocalCluster:
         """Stops all in an order that keeps every ISR full: without controllers nothing
         fails over while the brokers stop. Whoever does not end in time is killed."""
         if self._members.gateway is not None:
-            await _stop_all([self._members.gateway])
-        await _stop_all(self._members.controllers.values())
-        await _stop_all(self._members.brokers.values())
+            await stop_all([self._members.gateway])
+        await stop_all(self._members.controllers.values())
+        await stop_all(self._members.brokers.values())
         if self.etcd is not None:
             await self.etcd.stop()
             self.etcd = None
@@ -362,7 +337,7 @@ class LocalCluster:
             address = self._addresses.choose(GATEWAY, GATEWAY_PORT)
             self._members.gateway = self._new_gateway(address)
 
-    def _new_broker(self, broker_id: int) -> _Member:
+    def _new_broker(self, broker_id: int) -> Member:
         own = {"data_dir": str(self.broker_data_dir(broker_id)), **self._broker_config}
         port = BROKER_BASE_PORT + broker_id
         return self._new_member("broker", broker_id, port, self._programs.broker, own)
@@ -374,7 +349,7 @@ class LocalCluster:
         usual_port: int,
         program: Sequence[str],
         own: Mapping[str, Setting],
-    ) -> _Member:
+    ) -> Member:
         assert self._addresses is not None, "parts are made from start() on"
         name = f"{kind}-{member_id}"
         address = self._addresses.choose(name, usual_port)
@@ -389,15 +364,15 @@ class LocalCluster:
         }
         process = self._process(name, program, address, settings)
         measured = "" if metrics == METRICS_OFF else metrics
-        return _Member(member_id, address, measured, process)
+        return Member(member_id, address, measured, process)
 
-    def _new_gateway(self, address: str) -> _Member:
+    def _new_gateway(self, address: str) -> Member:
         settings: dict[str, Setting] = {
             "bootstrap": [broker.address for broker in self._members.brokers.values()],
             "controllers": [c.address for c in self._members.controllers.values()],
         }
         process = self._process(GATEWAY, self._programs.gateway, address, settings)
-        return _Member(0, address, "", process)
+        return Member(0, address, "", process)
 
     def _process(
         self, name: str, program: Sequence[str], address: str, settings: Mapping[str, Setting]
@@ -455,13 +430,13 @@ class LocalCluster:
             if other.address not in addresses
         ]
 
-    def _broker(self, broker_id: int) -> _Member:
-        return _member(self._members.brokers, "broker", broker_id)
+    def _broker(self, broker_id: int) -> Member:
+        return member_of(self._members.brokers, "broker", broker_id)
 
-    def _controller(self, controller_id: int) -> _Member:
-        return _member(self._members.controllers, "controller", controller_id)
+    def _controller(self, controller_id: int) -> Member:
+        return member_of(self._members.controllers, "controller", controller_id)
 
-    def _gateway(self) -> _Member:
+    def _gateway(self) -> Member:
         if self._members.gateway is None:
             raise ClusterError("there is no gateway; start the cluster with gateway=True")
         return self._members.gateway
@@ -471,31 +446,6 @@ class LocalCluster:
 
     def _write_cluster_file(self) -> None:
         self.describe().write(self.directory)
-
-
-def how_it_ended(process: LocalProcess) -> str:
-    status = process.exit_status
-    if status is not None and status < 0:
-        return f"signal {signal.Signals(-status).name}"
-    return f"exit status {status}"
-
-
-def describe_death(process: LocalProcess) -> str:
-    return (
-        f"{process.name} has ended by itself ({how_it_ended(process)}). The last lines of "
-        f"{process.log_path}:\n" + textwrap.indent(process.log_tail() or "(none)", "  ")
-    )
-
-
-async def _stop_all(members: Iterable[_Member]) -> None:
-    await asyncio.gather(*(member.process.stop() for member in members))
-
-
-def _member(members: Mapping[int, _Member], kind: str, member_id: int) -> _Member:
-    if member_id not in members:
-        known = ", ".join(map(str, members)) or "none before start()"
-        raise ClusterError(f"there is no {kind} {member_id}; there are: {known}")
-    return members[member_id]
 
 
 def _environment_without(settings: Iterable[str]) -> dict[str, str]:

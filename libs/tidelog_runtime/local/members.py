@@ -1,0 +1,61 @@
+"""The processes of a local cluster, and how one of them has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import textwrap
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from tidelog_runtime.local.errors import ClusterError
+from tidelog_runtime.local.process import LocalProcess
+
+
+@dataclass(slots=True)
+class Member:
+    """A controller or a broker. Its addresses stay the same for as long as they can;
+    `metrics` is empty where nothing is measured."""
+
+    id: int
+    address: str
+    metrics: str
+    process: LocalProcess
+
+
+@dataclass(slots=True)
+class Members:
+    controllers: dict[int, Member] = field(default_factory=dict)
+    brokers: dict[int, Member] = field(default_factory=dict)
+    gateway: Member | None = None
+
+    def services(self) -> list[Member]:
+        return [*self.controllers.values(), *self.brokers.values()]
+
+    def all(self) -> list[Member]:
+        return self.services() if self.gateway is None else [*self.services(), self.gateway]
+
+
+def how_it_ended(process: LocalProcess) -> str:
+    status = process.exit_status
+    if status is not None and status < 0:
+        return f"signal {signal.Signals(-status).name}"
+    return f"exit status {status}"
+
+
+def describe_death(process: LocalProcess) -> str:
+    return (
+        f"{process.name} has ended by itself ({how_it_ended(process)}). The last lines of "
+        f"{process.log_path}:\n" + textwrap.indent(process.log_tail() or "(none)", "  ")
+    )
+
+
+async def stop_all(members: Iterable[Member]) -> None:
+    await asyncio.gather(*(member.process.stop() for member in members))
+
+
+def member_of(members: Mapping[int, Member], kind: str, member_id: int) -> Member:
+    if member_id not in members:
+        known = ", ".join(map(str, members)) or "none before start()"
+        raise ClusterError(f"there is no {kind} {member_id}; there are: {known}")
+    return members[member_id]
