@@ -216,8 +216,11 @@ async def test_the_scrub_of_each_broker_is_shown(scene: Scene) -> None:
     panel = scene.console.page.get_by_role("region", name="Scrub", exact=True)
     one, two = panel.get_by_role("row").nth(1), panel.get_by_role("row").nth(2)
     await expect(one).to_contain_text("full rate")
+    await expect(one.get_by_role("progressbar")).to_be_visible()
     await expect(one.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "25")
-    await expect(one.get_by_role("cell").last).to_have_text("3")
+    # Damaged batches, and diverged ranges.
+    await expect(one.get_by_role("cell").nth(4)).to_have_text("3")
+    await expect(one.get_by_role("cell").nth(5)).to_have_text("0")
     await expect(two).to_contain_text("no answer")
     await expect(two).to_contain_text("it refuses connections")
 

@@ -42,7 +42,7 @@ function ScrubTable({ label, scrubs }) {
   const state = ([tone, word], error) => html`<span title=${error?.message}><${State} tone=${tone}>${word}<//></span>`;
   const columns = [
     { name: "Broker", width: "74px", value: (s) => s.broker_id },
-    { name: "Pass", width: "110px", value: (s) => passOf(s.status)[1], show: (s) => state(passOf(s.status), s.error) },
+    { name: "Pass", width: "124px", value: (s) => passOf(s.status)[1], show: (s) => state(passOf(s.status), s.error) },
     { name: "Checked in it", show: (s) => html`<${Checked} of=${s} />` },
     { name: "Last completed pass", value: (s) => s.status?.last_pass_ended_ms ?? 0, show: (s) => html`<${LastPass} status=${s.status} />` },
     { name: "Damaged batches", width: "130px", num: true, value: (s) => s.status?.damage_found ?? -1, show: (s) => state(damageOf(s.status)) },
@@ -54,7 +54,7 @@ function ScrubTable({ label, scrubs }) {
 function Checked({ of: { broker_id: id, status, error } }) {
   if (error) return html`<span class="dim" title=${error.message}>${error.message}</span>`;
   if (!status?.running) return NONE;
-  return html`<div class="row" style=${{ flexWrap: "nowrap" }}><${Progress} label=${`Scrub of broker ${id}`} part=${status.pass_bytes} whole=${status.total_bytes} />
+  return html`<div class="row" style=${{ flexWrap: "nowrap" }}><div style=${{ flex: "1", minWidth: "40px" }}><${Progress} label=${`Scrub of broker ${id}`} part=${status.pass_bytes} whole=${status.total_bytes} /></div>
     <span class="small dim nowrap">${bytes(status.pass_bytes)} of ${bytes(status.total_bytes)}</span></div>`;
 }
 
