@@ -11,9 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import takewhile
 
-from tidelog.errors import TidelogError
 from tidelog.model import NO_LEADER, TopicPartition
-from tidelog_controller.policies.electability import ElectionRules, LiveBroker
+from tidelog_controller.policies.electability import LiveBroker
 from tidelog_controller.policies.leader_moves import WantedLeader
 from tidelog_controller.policies.racks import RackedBroker
 from tidelog_controller.policies.reassignment import WantedMove
@@ -70,7 +69,6 @@ from tidelog_runtime.metadata.operations import (
 )
 from tidelog_runtime.metadata.schema import (
     LeaderAndIsr,
-    TopicEntry,
     decode_broker,
     decode_departure,
     decode_leader_and_isr,
@@ -85,7 +83,6 @@ from tidelog_runtime.metadata.topic_intents import (
     decode_partitions_removal,
 )
 from tidelog_runtime.registered_brokers import KnownDirectories
-from tidelog_runtime.topic_config import TopicConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,7 +405,7 @@ class Context:
         new = None
         if value is not None:
             entry = decode_topic(value.value)
-            new = _topic(entry, value)
+            new = Topic.of(entry, value.create_revision, value.mod_revision)
         old = self.topics.pop(topic, None)
         if old is not None and new is not None and old.entry.topic_id == new.entry.topic_id:
             # What this controller has overwritten tells it nothing of the key's creation.
@@ -494,21 +491,3 @@ def _absorb_mark(marks: dict[int, Mark], broker_id: int, value: KeyValue | None)
     marks.pop(broker_id, None)
     if new is not None:
         marks[broker_id] = new
-
-
-def _topic(entry: TopicEntry, value: KeyValue) -> Topic:
-    try:
-        config = TopicConfig.parse(entry.config)
-    except TidelogError as error:
-        raise ValueError(error.message) from error
-    return Topic(
-        entry,
-        value.create_revision,
-        value.mod_revision,
-        config,
-        ElectionRules(
-            synced=config.durability == "synced",
-            recovery=config.recovery,
-            unclean_leader_election=config.unclean_leader_election,
-        ),
-    )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
+from tidelog.errors import TidelogError
 from tidelog.model import TopicPartition
 from tidelog_controller.policies.electability import ElectionRules
 from tidelog_runtime.metadata.operations import (
@@ -43,6 +44,20 @@ class Topic(NamedTuple):
     revision: int
     config: TopicConfig
     rules: ElectionRules
+
+    @classmethod
+    def of(cls, entry: TopicEntry, create_revision: int, revision: int) -> Self:
+        """Raises ValueError for a configuration that no topic has."""
+        try:
+            config = TopicConfig.parse(entry.config)
+        except TidelogError as error:
+            raise ValueError(error.message) from error
+        rules = ElectionRules(
+            synced=config.durability == "synced",
+            recovery=config.recovery,
+            unclean_leader_election=config.unclean_leader_election,
+        )
+        return cls(entry, create_revision, revision, config, rules)
 
     @property
     def min_isr(self) -> int:
