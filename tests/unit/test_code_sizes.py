@@ -45,7 +45,6 @@ LONG_FUNCTIONS = {
     "deploy/grafana/tidelog_dashboards/topic.py:_health": 88,
     "services/admin-api/tidelog_admin_api/resources/records.py:read_partition_records": 100,
     "services/broker/tidelog_broker/broker.py:__init__": 177,
-    "services/controller/tidelog_controller/core/request_telling.py:requested_by": 87,
     "tests/unit/controller/edge/test_admin_leaders_edge.py:test_topics_are_asked_for_and_go_out_with_all_their_fields": 87,  # noqa: E501
 }
 

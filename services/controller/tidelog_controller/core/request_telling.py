@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tidelog.model import NO_LEADER
+from collections.abc import Sequence
+
+from tidelog.model import NO_LEADER, TopicPartition
 from tidelog.state_changes.event import Change, Detail, Kind, Stage
 from tidelog_controller.requests.taking_back import taken_back_texts
 from tidelog_controller.state.admin_requests import Asker
@@ -18,6 +20,7 @@ from tidelog_controller.state.purposes import (
     TopicChange,
     TopicCreation,
 )
+from tidelog_runtime.metadata.schema import RecoveryConsent
 from tidelog_runtime.metadata.topic_intents import PartitionsAddition
 
 
@@ -73,26 +76,33 @@ def requested_by(purpose: Purpose, change: Change) -> list[Tell]:
                 for broker_id, begins in brokers
             ]
         case RecoveryIntent(_, _, consent, partitions):
-            change = change._replace(trace_id=consent.trace_id)
-            accepted: dict[str, Detail] = {
-                "from_live_replicas": consent.from_live_replicas,
-                **asked_by(purpose.asker),
-            }
-            if consent.broker_id != NO_LEADER:
-                accepted["leader"] = consent.broker_id
-            return [
-                Tell(
-                    Kind.RECOVERY_CONSENT,
-                    Stage.REQUESTED,
-                    change,
-                    partition,
-                    topic_id=consent.topic_id,
-                    details=accepted,
-                )
-                for partition, _, _ in partitions
-            ]
+            names = [partition for partition, _, _ in partitions]
+            return _recovery_requested(consent, names, purpose.asker, change)
         case _:
             return []
+
+
+def _recovery_requested(
+    consent: RecoveryConsent, partitions: Sequence[TopicPartition], asker: Asker, change: Change
+) -> list[Tell]:
+    change = change._replace(trace_id=consent.trace_id)
+    details: dict[str, Detail] = {
+        "from_live_replicas": consent.from_live_replicas,
+        **asked_by(asker),
+    }
+    if consent.broker_id != NO_LEADER:
+        details["leader"] = consent.broker_id
+    return [
+        Tell(
+            Kind.RECOVERY_CONSENT,
+            Stage.REQUESTED,
+            change,
+            partition,
+            topic_id=consent.topic_id,
+            details=details,
+        )
+        for partition in partitions
+    ]
 
 
 def _change_requested(purpose: TopicChange, change: Change) -> Tell:
