@@ -53,7 +53,7 @@ class Outcome:
 
 
 SUITES = (
-    Suite("unit", budget_seconds=480, on_all_cores=True),
+    Suite("unit", budget_seconds=360, on_all_cores=True),
     Suite("model", budget_seconds=120, on_all_cores=True),
     Suite("contract", budget_seconds=60),
     Suite("simulation", budget_seconds=1_200, on_all_cores=True),
@@ -62,7 +62,7 @@ SUITES = (
     Suite("pipeline", budget_seconds=720, needs=("java",), by_file=True),
     Suite("api_fuzz", budget_seconds=120),
     Suite("console", budget_seconds=420, needs=("chromium",), by_file=True),
-    Suite("monitoring", budget_seconds=300, needs=("prometheus", "promtool"), by_file=True),
+    Suite("monitoring", budget_seconds=170, needs=("prometheus", "promtool"), by_file=True),
 )
 
 

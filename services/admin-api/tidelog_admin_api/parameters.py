@@ -15,6 +15,8 @@ from tidelog_admin_api.bodies.base import MAX_INT64, MIN_INT32, documented
 from tidelog_admin_api.problems import invalid
 
 MAX_NAME_LENGTH = 255
+# Of a parameter that may be given several times.
+MAX_QUERY_ENTRIES = 100
 
 
 def _timeout(timeout_ms: int) -> int:

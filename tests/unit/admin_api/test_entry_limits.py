@@ -122,11 +122,20 @@ def entries(schema: Mapping[str, Any], count: int) -> Any:
     return {f"key-{n}": sample(schema["additionalProperties"]) for n in range(count)}
 
 
+LISTS_IN_QUERIES = [
+    (path, parameter["name"], resolved(parameter["schema"]))
+    for path, operations in DOCUMENT["paths"].items()
+    for parameter in operations.get("get", {}).get("parameters", ())
+    if is_open(resolved(parameter["schema"]))
+]
+
+
 def test_routes_take_lists() -> None:
     named = {str(limited) for limited in LIMITED}
     assert "post /v1/topics/{topic}/records records[0].headers" in named
     assert "patch /v1/topics/{topic}/config set" in named
     assert len(named) > 15
+    assert ("/v1/events", "kind") in [(path, name) for path, name, _ in LISTS_IN_QUERIES]
 
 
 @pytest.mark.parametrize("limited", LIMITED, ids=str)
@@ -142,6 +151,17 @@ async def test_one_entry_too_many_is_rejected_with_the_limit_and_how_many_came(
     assert (answer.status_code, answer.json()["code"]) == (422, "INVALID_REQUEST")
     told = {error["field"]: error["message"] for error in answer.json()["errors"]}
     assert f"has {came} entries; a request has at most {limited.limit}" in told[limited.field]
+
+
+@pytest.mark.parametrize(("path", "name", "schema"), LISTS_IN_QUERIES)
+async def test_one_value_too_many_of_a_parameter_is_rejected_alike(
+    gateway: httpx.AsyncClient, path: str, name: str, schema: Mapping[str, Any]
+) -> None:
+    limit = int(schema["maxItems"])
+    answer = await gateway.get(path, params={name: entries(schema, limit + 1)})
+    assert (answer.status_code, answer.json()["code"]) == (422, "INVALID_REQUEST")
+    [error] = answer.json()["errors"]
+    assert f"has {limit + 1} entries; a request has at most {limit}" in error["message"]
 
 
 async def test_too_many_entries_in_all_are_rejected_before_they_are_parsed(

@@ -21,6 +21,7 @@ from tidelog_admin_api.event_ids import time_ms_of
 from tidelog_admin_api.event_ring import SERVICE_SILENT, STATE_CHANGE
 from tidelog_admin_api.limits import Bounds, Usage, stream
 from tidelog_admin_api.parameters import (
+    MAX_QUERY_ENTRIES,
     BeforeMs,
     BrokerQuery,
     PartitionQuery,
@@ -39,7 +40,10 @@ MAX_ID_LENGTH = 100
 
 router = APIRouter(prefix="/v1/events", tags=["events"])
 
-Kinds = Annotated[list[Kind] | None, Query(description="of these kinds; default: of all")]
+Kinds = Annotated[
+    list[Kind] | None,
+    Query(max_length=MAX_QUERY_ENTRIES, description="of these kinds; default: of all"),
+]
 SinceMs = Annotated[
     int, Query(ge=0, le=MAX_INT64, description="milliseconds since 1970; 0: all that is known")
 ]

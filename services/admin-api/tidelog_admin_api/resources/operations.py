@@ -29,7 +29,7 @@ from tidelog_admin_api.bodies.operations import (
 from tidelog_admin_api.dependencies import AskOperations
 from tidelog_admin_api.operating import OperationsAdmin
 from tidelog_admin_api.paging import Paging, PagingQuery, page_of
-from tidelog_admin_api.parameters import MAX_NAME_LENGTH, DryRun
+from tidelog_admin_api.parameters import MAX_NAME_LENGTH, MAX_QUERY_ENTRIES, DryRun
 from tidelog_admin_api.preconditions import TAGGED, IfMatch, etag, expected_revision
 from tidelog_admin_api.problems import CHANGE_PROBLEMS, READ_PROBLEMS
 
@@ -41,7 +41,8 @@ Id = Annotated[
 ]
 
 States = Annotated[
-    list[OperationState] | None, Query(description="of these states; default: of all")
+    list[OperationState] | None,
+    Query(max_length=MAX_QUERY_ENTRIES, description="of these states; default: of all"),
 ]
 
 
@@ -51,7 +52,8 @@ async def list_operations(
     paging: PagingQuery,
     state: States = None,
     kind: Annotated[
-        list[OperationKind] | None, Query(description="of these kinds; default: of all")
+        list[OperationKind] | None,
+        Query(max_length=MAX_QUERY_ENTRIES, description="of these kinds; default: of all"),
     ] = None,
 ) -> OperationPage:
     """Those that run, and the last 100 that have ended; the newest first."""
