@@ -124,6 +124,17 @@ def _sound_frame(read: ReadAt, position: int, end: int) -> BatchHeader | None:
     return first.header if first is not None and first.fault is None else None
 
 
+def first_piece(damaged: DamagedRange) -> DamagedRange:
+    """What one frame can cover of a stretch: all of it, or, of one that is too long, a part with
+    its first offset, where there are offsets enough for all parts."""
+    pieces = -(-damaged.size // MAX_FRAME_BYTES)
+    if pieces <= 1 or pieces > damaged.next_offset - damaged.first_offset:
+        return damaged
+    return damaged._replace(
+        next_offset=damaged.first_offset + 1, size=-(-damaged.size // pieces), header=None
+    )
+
+
 def has_sound_frame(read: ReadAt, start: int, end: int) -> bool:
     """Whether all checksums of some frame at or after `start` hold."""
     while (found := find_frame(read, start, end)) is not None:

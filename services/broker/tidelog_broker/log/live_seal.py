@@ -13,6 +13,7 @@ from tidelog_broker.log.damage_seal import (
     Fault,
     can_seal,
     damaged_range,
+    first_piece,
     seal,
 )
 from tidelog_broker.log.disk import Disk
@@ -76,6 +77,8 @@ class LiveSeal:
                         damaged = damaged_range(
                             file.read_at, fault, latest_epoch, self.before.next_offset
                         )
+                        if damaged is not None:
+                            damaged = first_piece(damaged)
                         if damaged is None or not can_seal(damaged, at_end=False):
                             raise LogCorruptError(self.path, info.position, fault.reason)
                         before_ms = self.found.max_timestamp_ms

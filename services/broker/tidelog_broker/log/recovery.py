@@ -25,6 +25,7 @@ from tidelog_broker.log.damage_seal import (
     can_seal,
     damaged_range,
     discard_evidence,
+    first_piece,
     has_sound_frame,
     seal,
 )
@@ -396,6 +397,8 @@ class _Check:
             damaged = DamagedRange(expected, following, position, 0, scan.fault)
         else:
             damaged = None
+        if damaged is not None:
+            damaged = first_piece(damaged)
         if damaged is None or not can_seal(damaged, damaged.position + damaged.size == end):
             return False
         if self.unsynced is Unsynced.LOST:

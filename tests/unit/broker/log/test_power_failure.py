@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tidelog.batch import is_damaged
 from tidelog.log_format import dump_frames
+from tidelog_broker.log import damage_seal
 from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.errors import UndecidedDamageError
 from tidelog_broker.log.unsynced import Unsynced
@@ -140,6 +141,23 @@ def test_a_gap_and_a_torn_tail_are_two_things(unsynced: Unsynced, end: int) -> N
     assert not log.recovery.lost_by_cut
     damaged = [(found.first_offset, found.next_offset) for found in log.recovery.damaged]
     assert damaged == ([(5, 6)] if unsynced is Unsynced.LOST_SEALED else [])
+
+
+@pytest.mark.parametrize("frame_bytes", [FRAME + 1, 2 * FRAME - 1, 3 * FRAME])
+def test_a_gap_that_is_longer_than_a_frame_may_be_is_sealed_in_parts(
+    frame_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = written(config=LogConfig())
+    disk.names[SEGMENT].data[4 * FRAME : 9 * FRAME] = bytes(5 * FRAME)
+    monkeypatch.setattr(damage_seal, "MAX_FRAME_BYTES", frame_bytes)
+
+    log = open_log(disk, recovery_point=FLUSHED, unsynced=Unsynced.LOST_SEALED)
+
+    batches = read_all(log)
+    assert [b for b in batches if not is_damaged(b.header)] == BATCHES[:4] + BATCHES[9:]
+    damaged = [b.header for b in batches if is_damaged(b.header)]
+    assert (damaged[0].base_offset, damaged[-1].next_offset) == (4, 9)
+    assert len(damaged) == -(-5 * FRAME // frame_bytes)
 
 
 def test_damage_in_what_was_synced_is_unreadable_with_and_without_other_replicas() -> None:
