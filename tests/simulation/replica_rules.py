@@ -433,9 +433,10 @@ class ReplicaRules:
     def _judge_member(
         self, leader: Replica, member: Member, leader_epoch: int, high_watermark: int
     ) -> None:
-        if self._store.has_lost_data_since(member, leader.partition):
+        store = self._store
+        if store.has_lost_data_since(member, leader.partition) or store.is_superseded(member):
             return
-        key = (self._store.machine_of(member), leader.partition)
+        key = (store.machine_of(member), leader.partition)
         other = self._deleted.get(key) or self.replicas.get(key)
         left_in, as_it_was = self._left.get(key, (NO_EPOCH, None))
         if leader_epoch < left_in:

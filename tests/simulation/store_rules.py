@@ -111,6 +111,17 @@ class StoreRules:
         machine_id = self.machine_of(member)
         return before is None or self._data_losses.last_of(machine_id, partition) > before
 
+    def is_superseded(self, member: Member) -> bool:
+        """Another data directory registered later under its id, and was not intact. From then on
+        no process counts as this member, nor does its first directory when it is back."""
+        return any(
+            life.broker_id == member.broker_id
+            and life.broker_epoch > member.broker_epoch
+            and (registration.whole_since or life.broker_epoch) > member.broker_epoch
+            and self.machine_of(life) != self.machine_of(member)
+            for life, registration in self._lives.items()
+        )
+
     def present_machine(self, broker_id: int) -> int:
         """On which the broker is registered now; its own where it is not."""
         live = self.registered.get(broker_id)
