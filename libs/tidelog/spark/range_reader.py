@@ -28,6 +28,7 @@ MAX_FETCH_BYTES = 8 << 20
 POLL_MS = 200
 # Without anything new for so long a task gives up.
 NO_PROGRESS_MS = 120_000
+SKIP_HINT = "to read on behind them set the option onDamage to skip"
 
 _log = logging.getLogger(__name__)
 
@@ -137,7 +138,7 @@ class RangeReader:
         if not self._skip_damaged:
             raise RecordsDamagedError(
                 error.code,
-                f"{error.message}; to read on behind them set the option onDamage to skip",
+                f"{error.message}; {SKIP_HINT}",
                 first_offset=error.first_offset,
                 next_offset=error.next_offset,
             )

@@ -36,6 +36,7 @@ _SETTINGS_OF_KIND = {
 class ArchiveConfig(PipelineConfig):
     in_terms_of_flags: ClassVar[Mapping[str, str]] = {
         "failOnDataLoss to false": "--on-data-loss to continue",
+        "the option onDamage to skip": "--on-data-loss to continue",
         "begin with a new checkpointLocation": "begin another archive (--output)",
         "startingOffsets": "--since",
         "startingTimestamp": "--since",
@@ -154,7 +155,9 @@ class RunConfig(ArchivingConfig, CompactConfig):
         "is archived that there was",
     )
     on_data_loss: Literal["fail", "continue"] = Field(
-        default="fail", description="where records were deleted, or cut, before they were archived"
+        default="fail",
+        description="where records were deleted, cut, or damaged on the last disk that held them, "
+        "before they were archived",
     )
     compaction: bool = Field(
         default=True, description="whether hours are compacted, too; see the action compact"

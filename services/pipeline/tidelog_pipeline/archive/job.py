@@ -172,6 +172,7 @@ class _Writer:
                 **{BOOTSTRAP: config.bootstrap_servers},
                 startingOffsets=by_partition(began) if began else "earliest",
                 failOnDataLoss=str(config.on_data_loss == "fail").lower(),
+                onDamage="fail" if config.on_data_loss == "fail" else "skip",
                 includeHeaders="true",
                 maxOffsetsPerTrigger=str(config.max_offsets),
             )

@@ -109,9 +109,14 @@ class Restorer:
     def _write(
         self, part: Mapping[LogId, Span], records: Iterable[Archived], removed: tuple[str, ...]
     ) -> list[StagedRows]:
-        # What retention deletes meanwhile is counted as lost afterwards.
+        # What retention deletes meanwhile, or is damaged, is counted as lost afterwards.
         frame = read_ranges_of_logs(
-            self._spark, self._bootstrap, part, includeHeaders="true", failOnDataLoss="false"
+            self._spark,
+            self._bootstrap,
+            part,
+            includeHeaders="true",
+            failOnDataLoss="false",
+            onDamage="skip",
         )
         chosen = only_archived(frame, [one for one in records if one.log in part])
         return self._writer.write_again(

@@ -79,7 +79,12 @@ def _rows_of_log(
     if not ranges:
         return None
     read = read_ranges_of_logs(
-        spark, bootstrap, ranges, includeHeaders="true", failOnDataLoss="false"
+        spark,
+        bootstrap,
+        ranges,
+        includeHeaders="true",
+        failOnDataLoss="false",
+        onDamage="skip",
     )
     return archive_rows(read, form, {log.topic: log.topic_id for log in ranges})
 

@@ -10,6 +10,7 @@ from tidelog.model import TopicPartition
 from tidelog.spark.data_loss import DataLossError
 from tidelog.spark.option_values import OptionError
 from tidelog.spark.options import ReadOptions
+from tidelog.spark.range_reader import SKIP_HINT
 from tidelog_pipeline.archive.config import (
     ACTIONS,
     ArchiveConfig,
@@ -146,6 +147,9 @@ def test_a_loss_names_the_flags_that_there_are() -> None:
     said = by_flags(error.message, RunConfig.in_terms_of_flags)
     assert "set --on-data-loss to continue" in said
     assert "begin another archive (--output)" in said
+    assert by_flags(SKIP_HINT, RunConfig.in_terms_of_flags).endswith(
+        "set --on-data-loss to continue"
+    )
 
 
 def test_a_wrong_offset_names_the_flag_that_there_is() -> None:
