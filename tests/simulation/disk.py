@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import PurePath
 
+from tidelog.log_format import SEGMENT_SUFFIX
 from tidelog_broker.log.file_id import FileId
 
 # Of what a file gained since its last sync, a power failure keeps all, nothing or a torn part; or
@@ -149,7 +150,9 @@ class SimFile:
 
     def sync(self) -> None:
         try:
-            self._disk.check_file_sync()
+            self._disk.check_sync()
+            if self._path.suffix == SEGMENT_SUFFIX and not self._inode.is_synced:
+                self._disk.check_segment_sync()
         except OSError:
             self._inode.fail_sync()
             raise
@@ -161,8 +164,8 @@ class SimFile:
 
 class SimDisk:
     """`space`: bytes that can still be written; None: no limit. `failing_syncs`: how many syncs
-    of files or directories fail from now on; `failing_file_syncs`, `failing_reads`,
-    `failing_writes`: likewise of open files alone.
+    of files or directories fail from now on; `failing_segment_syncs`: of segments that hold what is
+    not synced; `failing_reads`, `failing_writes`: how many of open files.
     `failed`: how many were refused, by "sync", "read" or "write", or for want of "space".
     `flipped`: how many bits were. `rewritten`: how many files took the place of one that a
     failed sync had left open what is on the disk. Directories themselves are always durable;
@@ -172,7 +175,7 @@ class SimDisk:
         self._directories: dict[PurePath, dict[str, Inode]] = {}
         self._durable: dict[PurePath, dict[str, Inode]] = {}
         self.space: int | None = None
-        self.failing_syncs = self.failing_file_syncs = 0
+        self.failing_syncs = self.failing_segment_syncs = 0
         self.failing_reads = self.failing_writes = 0
         self.rewritten = self.flipped = 0
         self.failed: Counter[str] = Counter()
@@ -196,10 +199,9 @@ class SimDisk:
             self.failed["sync"] += 1
             raise refusal(errno.EIO)
 
-    def check_file_sync(self) -> None:
-        self.check_sync()
-        if self.failing_file_syncs:
-            self.failing_file_syncs -= 1
+    def check_segment_sync(self) -> None:
+        if self.failing_segment_syncs:
+            self.failing_segment_syncs -= 1
             self.failed["sync"] += 1
             raise refusal(errno.EIO)
 
@@ -218,7 +220,7 @@ class SimDisk:
     def mend(self) -> None:
         """It takes all and fails no more."""
         self.space = None
-        self.failing_syncs = self.failing_file_syncs = 0
+        self.failing_syncs = self.failing_segment_syncs = 0
         self.failing_reads = self.failing_writes = 0
 
     @contextmanager

@@ -344,15 +344,16 @@ class FaultInjector:
     # -- disks -------------------------------------------------------------------------------
 
     def _failed_fsync(self, fault: Fault, _: random.Random) -> End:
-        """Of the next syncs, which may be those of directories, or "files" alone."""
+        """Of the next syncs, which may be those of directories, or of "segments" that hold
+        what is not synced."""
         disk = self._service(fault).machine.disk
-        if fault.args[2:] == ("files",):
-            disk.failing_file_syncs = int(fault.args[1])
+        if fault.args[2:] == ("segments",):
+            disk.failing_segment_syncs = int(fault.args[1])
         else:
             disk.failing_syncs = int(fault.args[1])
 
         def mend() -> None:
-            disk.failing_syncs = disk.failing_file_syncs = 0
+            disk.failing_syncs = disk.failing_segment_syncs = 0
 
         return mend
 

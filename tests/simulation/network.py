@@ -363,7 +363,9 @@ class Network:
         self.messages += 1
         link = self.link(call.source.host, call.target)
         arrival = link.arrival_us(self.loop.now_us)
-        if arrival is None or any(is_lost(call) for is_lost in self._lost_requests):
+        if arrival is None:
+            return
+        if self._lost_requests and any(is_lost(call) for is_lost in self._lost_requests):
             return
         world = self.loop.world_context
         self.loop.call_at_us(arrival, self._arrive, call, port, True, context=world)

@@ -15,7 +15,7 @@ from simulation.controller_watch import ControllerWatch
 from simulation.coverage import Coverage
 from simulation.disk_watch import DiskWatch
 from simulation.fault_effects import struck
-from simulation.faults import Fault
+from simulation.faults import LAST_END_MS, Fault
 from simulation.final_checks import (
     note_digests,
     read_replicas,
@@ -42,8 +42,8 @@ from simulation.world import Settings, World
 from tidelog.model import NO_EPOCH, Acks, TopicPartition
 from tidelog_broker.partition import producer_state
 
-# A seed lasts at least this long before it heals.
-MIN_WORK_MS = 60_000
+# A seed lasts at least this long before it heals: a little longer than its faults.
+MIN_WORK_MS = LAST_END_MS + 2_000
 MIN_ACKNOWLEDGED = 500
 # Where faults have let too few records through: so long it is waited for more at most.
 MORE_WORK_S = 30

@@ -103,13 +103,17 @@ def test_a_sync_fails_as_often_as_it_should(disk: SimDisk) -> None:
     disk.open(FILE).sync()
 
 
-def test_a_failure_of_file_syncs_spares_directories(disk: SimDisk) -> None:
+def test_a_failure_of_segment_syncs_spares_other_files_and_what_is_synced(disk: SimDisk) -> None:
     write(disk, b"abc")
-    disk.failing_file_syncs = 1
+    segment = disk.open(DIRECTORY / "0.log", create=True)
+    disk.failing_segment_syncs = 1
     disk.sync_directory(DIRECTORY)
-    with pytest.raises(OSError, match="Input/output"):
-        disk.open(FILE).sync()
     disk.open(FILE).sync()
+    segment.sync()
+    segment.write_at(0, [b"abc"])
+    with pytest.raises(OSError, match="Input/output"):
+        segment.sync()
+    segment.sync()
 
 
 def test_a_flipped_bit_is_there_after_a_reboot() -> None:
