@@ -237,7 +237,7 @@ class FaultInjector:
         service.kill(noticed=False)
         host.up = False
         lost = service.machine.disk.power_failure(rng)
-        service.machine.boots += 1
+        service.machine.reboot()
         self._world.trace("rebooted", host=service.host, lost=lost)
         if lost:
             self._lost_data(service)

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from simulation.data_losses import DataLosses, replica_in
 from simulation.disk import SimDisk
 from simulation.loop import SimProcess
+from simulation.machines import MachineClock
 from simulation.observation import ControlCommand, observed, read_entries
 from simulation.partition_id import PartitionId
 from simulation.replica_rules import ReplicaRules
@@ -23,6 +24,7 @@ from simulation.store_rules import StoreRules
 from simulation.violation import Violation
 from tidelog.model import Batch, TopicPartition
 from tidelog_broker.broker import Broker
+from tidelog_broker.clock_check import MAX_OFF_MS
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.log import Log
 from tidelog_broker.partition.partition import Partition
@@ -37,6 +39,9 @@ from tidelog_runtime.metadata.store import KeyValue, Transaction
 class WatchedMachine(Protocol):
     @property
     def disk(self) -> SimDisk: ...
+
+    @property
+    def clock(self) -> MachineClock: ...
 
 
 class WatchedBroker(Protocol):
@@ -216,6 +221,9 @@ class Invariants:
                 return broker
         raise LookupError("a log was opened on a disk that belongs to no broker")
 
+    def _machine_of(self, replica: Replica) -> WatchedMachine:
+        return next(b for b in self._processes() if b.machine_id == replica.machine_id).machine
+
     def _processes(self) -> Iterator[WatchedBroker]:
         yield from self._world.brokers.values()
         yield from self._world.twins.values()
@@ -224,7 +232,9 @@ class Invariants:
         replica = self._replica_of[log]
         self._note_written(log, replica)
         headers = [batch.header for batch in batches]
-        self.retention.appended(replica.partition, headers, self._world.true_ms)
+        is_lost = self._machine_of(replica).clock.is_lost
+        true_ms = None if is_lost else self._world.true_ms
+        self.retention.appended(replica.partition, headers, true_ms)
         self._noting(lambda: self.replicas.appended(replica, headers))
 
     def _note_written(self, log: Log, replica: Replica) -> None:
@@ -296,7 +306,9 @@ class Invariants:
     def log_start_moved(self, log: Log) -> None:
         replica = self._replica_of[log]
         config, start = self.store.config_of(replica.partition), log.log_start_offset
-        true_ms = self._world.true_ms
+        clock = self._machine_of(replica).clock
+        unknown = clock.is_lost and clock.offset_ms <= MAX_OFF_MS
+        true_ms = None if unknown else self._world.true_ms
         self._noting(lambda: self.retention.deleted(replica, start, config, true_ms))
         self._noting(lambda: self.replicas.start_moved(replica, start))
 
@@ -304,7 +316,7 @@ class Invariants:
         """What counts as synced is on the disk. An fsync that succeeds after one that failed brings
         nothing back (interleaving 9)."""
         replica = self._replica_of[log]
-        disk = next(b for b in self._processes() if b.machine_id == replica.machine_id).machine.disk
+        disk = self._machine_of(replica).disk
         durable = replica.durable.look(disk, log.directory)
         if durable < log.flushed_offset:
             self.found(

@@ -8,12 +8,15 @@ from tidelog_runtime.clock import Clock
 
 class MachineClock:
     """`offset_ms`: by how much its wall clock is ahead of true time, while a fault lasts.
-    `wrong_readings`: how often it was read while it was wrong."""
+    `wrong_readings`: how often it was read while it was wrong. `is_lost`: the machine last rebooted
+    while it was wrong. Then nothing may tell what time it is (`clock_check.MAX_OFF_MS`), and once
+    the clock is right, brokers need a while to see that."""
 
     def __init__(self, true_time: Clock) -> None:
         self._true_time = true_time
         self.offset_ms = 0
         self.wrong_readings = 0
+        self.is_lost = False
 
     def monotonic_ms(self) -> int:
         return self._true_time.monotonic_ms()
@@ -31,6 +34,10 @@ class Machine:
         self.disk = SimDisk()
         self.clock = MachineClock(true_time)
         self.boots = 1
+
+    def reboot(self) -> None:
+        self.boots += 1
+        self.clock.is_lost = self.clock.offset_ms != 0
 
     @property
     def boot_id(self) -> str:

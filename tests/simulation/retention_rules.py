@@ -19,24 +19,29 @@ class RetentionRules:
     """Keeps when each batch was first in any log, in true milliseconds."""
 
     def __init__(self) -> None:
-        self._first_ms: dict[_Batch, int] = {}
+        self._first_ms: dict[_Batch, int | None] = {}
 
     def appended(
-        self, partition: PartitionId, headers: Iterable[BatchHeader], true_ms: int
+        self, partition: PartitionId, headers: Iterable[BatchHeader], true_ms: int | None
     ) -> None:
+        """`true_ms` None: by a machine that cannot know the time; these are not judged."""
         for header in headers:
             key = (partition, header.leader_epoch, header.base_offset)
             self._first_ms.setdefault(key, true_ms)
 
     def deleted(
-        self, replica: Replica, start: int, config: Mapping[str, str], true_ms: int
+        self, replica: Replica, start: int, config: Mapping[str, str], true_ms: int | None
     ) -> None:
         """The log is about to begin at `start`. Raises `Violation` for a batch that is younger
-        than its topic's `retention_ms`."""
+        than its topic's `retention_ms`. `true_ms` None: by a machine that cannot know the time;
+        others delete the same after it."""
         retention_ms = retention_of(config)
         for entry in replica.log.entries:
             if entry.next_offset > start:
                 return
+            if true_ms is None:
+                self._first_ms[replica.partition, entry.leader_epoch, entry.base_offset] = None
+                continue
             age_ms = self.age_ms(replica.partition, entry, true_ms)
             if age_ms is not None and (retention_ms == UNLIMITED or age_ms < retention_ms):
                 raise Violation(
