@@ -3,13 +3,15 @@ a run then shows has a name that fits."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from simulation.faults import HOUR_MS, TO_1970_MS, TO_2099_MS, Fault
+from simulation.loop import SimLoop
 from simulation.scenario import EXCEPTION, run_seed
 from simulation.stored_plans import stored_plans
 from tidelog.batch import stamp
@@ -77,7 +79,7 @@ def test_a_replica_that_keeps_another_committed_batch_is_found_by_its_digest(
                 batch,
                 base_offset=batch.header.base_offset,
                 leader_epoch=batch.header.leader_epoch,
-                append_time_ms=self._clock.wall_ms(),
+                append_time_ms=cast(SimLoop, asyncio.get_running_loop()).wall_ms(),
             )
             for batch in batches
         ]

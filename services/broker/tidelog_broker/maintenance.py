@@ -181,13 +181,13 @@ class Maintenance:
 
     async def delete_old(self, interval_ms: int) -> None:
         while True:
-            await asyncio.sleep(interval_ms / 1000)
-            self._clock_check.check(self._clock.wall_ms(), self._clock.monotonic_ms())
-            await self._delete_old_segments(list(self._manager.all()))
             try:
                 await self._run_blocking(self._note_clock)
             except OSError as error:
                 _log.warning("clock_not_written", reason=str(error))
+            await asyncio.sleep(interval_ms / 1000)
+            self._clock_check.check(self._clock.wall_ms(), self._clock.monotonic_ms())
+            await self._delete_old_segments(list(self._manager.all()))
 
     async def delete_strays(self, interval_ms: int, stray_retention_ms: int) -> None:
         while True:

@@ -306,13 +306,13 @@ def position(partition: Partition, offset: int, epoch: int | None = None) -> Fet
     )
 
 
-def append(partition: Partition, *records: bytes) -> Appended:
+def append(partition: Partition, *records: bytes, at_ms: int = 1) -> Appended:
     """Each as a batch of its own; committed only when all followers have fetched it."""
-    return partition.append([sent(r) for r in records or (b"r",)], Acks.LEADER, 1)
+    return partition.append([sent(r) for r in records or (b"r",)], Acks.LEADER, at_ms)
 
 
-def commit(partition: Partition, *records: bytes) -> None:
-    append(partition, *records)
+def commit(partition: Partition, *records: bytes, at_ms: int = 1) -> None:
+    append(partition, *records, at_ms=at_ms)
     for follower in (2, 3):
         fetch_by(partition, follower)
 

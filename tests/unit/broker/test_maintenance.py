@@ -166,10 +166,11 @@ async def test_a_checkpoint_that_fails_is_said_and_the_next_one_comes() -> None:
 
 
 async def segments_of(broker: Broker, partition: Partition) -> int:
-    """Rolls after each of two batches."""
-    commit(partition, b"a")
+    """Rolls before the second of two batches, and before what is appended next."""
+    clock = broker.replicas.clock
+    commit(partition, b"a", at_ms=clock.wall_ms())
     await asyncio.sleep(2)
-    commit(partition, b"b")
+    commit(partition, b"b", at_ms=clock.wall_ms())
     await asyncio.sleep(2)
     return broker.log().segment_count
 
@@ -181,7 +182,7 @@ async def test_old_segments_are_deleted_up_to_the_high_watermark() -> None:
     broker = Broker()
     (partition,) = await broker.replicas.take(config=OLD)
     await segments_of(broker, partition)
-    append(partition, b"not committed")
+    append(partition, b"not committed", at_ms=broker.replicas.clock.wall_ms())
     async with at_work(broker.maintenance.delete_old(1000)):
         await asyncio.sleep(10)
     assert (partition.log.log_start_offset, partition.log.log_end_offset) == (2, 3)

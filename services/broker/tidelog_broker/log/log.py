@@ -42,7 +42,6 @@ from tidelog_broker.log.segments import Segments
 from tidelog_broker.log.unsynced import Unsynced
 from tidelog_broker.partition.range_digest import LogDigests
 from tidelog_broker.partition.replica_log import CachedBatches, ColdDataError
-from tidelog_runtime.clock import Clock
 
 BeforeCut = Callable[[int], None]
 
@@ -59,13 +58,11 @@ class Log:
         files: SegmentFiles,
         directory: PurePath,
         config: LogConfig,
-        clock: Clock,
         content: LogContent,
         epoch_file: EpochFile,
     ) -> None:
         self._disk = files.disk
         self._config = config
-        self._clock = clock
         self._epochs = content.epochs
         self._epoch_file = epoch_file
         # As a clean stop left it, and it still is.
@@ -87,7 +84,6 @@ class Log:
         directory: PurePath,
         config: LogConfig,
         *,
-        clock: Clock,
         recovery_point: int,
         files: SegmentFiles | None = None,
         before_loss: BeforeLoss = lambda: None,
@@ -125,7 +121,7 @@ class Log:
                 left=left,
                 evidence=evidence,
             )
-            log = cls(files, directory, config, clock, content, epoch_file)
+            log = cls(files, directory, config, content, epoch_file)
             log.before_cut = before_cut
             log._start(content, recovery_point)
             log.producers.load(content.left.producers if content.left is not None else None)
@@ -242,7 +238,9 @@ class Log:
         try:
             self._left = None
             added = sum(map(frame_bytes, batches))
-            if is_roll_due(active.summary, added, self._config, self._clock.wall_ms()):
+            # By the time of the batches, so that a follower which copies old ones does not roll at
+            # each append.
+            if is_roll_due(active.summary, added, self._config, batches[-1].header.append_time_ms):
                 active = self._roll()
             if epochs_before is not None:
                 for batch in batches:

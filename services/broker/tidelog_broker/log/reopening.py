@@ -15,7 +15,6 @@ from tidelog_broker.log.disk import TEMPORARY_SUFFIX, Disk, copy_bytes
 from tidelog_broker.log.errors import LogError, LogStorageError
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.segment import segment_path
-from tidelog_runtime.clock import Clock
 
 
 class Reopening:
@@ -32,7 +31,6 @@ class Reopening:
         disk: Disk,
         directory: PurePath,
         config: LogConfig,
-        clock: Clock,
         *,
         check_from: int,
         rewrite_from: int | None,
@@ -41,7 +39,6 @@ class Reopening:
         self._disk = disk
         self._directory = directory
         self._config = config
-        self._clock = clock
         self._check_from = check_from
         self._rewrite_from = rewrite_from
         self._evidence = evidence
@@ -63,7 +60,6 @@ class Reopening:
             self._disk,
             self._directory,
             self._config,
-            clock=self._clock,
             recovery_point=self._check_from,
             evidence=self._evidence,
         )

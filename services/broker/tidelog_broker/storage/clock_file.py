@@ -21,6 +21,6 @@ def read_clock(disk: Disk, directory: PurePath) -> Reading | None:
 
 
 def write_clock(disk: Disk, directory: PurePath, reading: Reading) -> None:
-    """Raises `OSError`."""
+    """Synced: it is needed most after a reboot. Raises `OSError`."""
     content = json.dumps(reading._asdict()).encode()
-    disk.write_atomically(directory / CLOCK_NAME, content, sync=False)
+    disk.write_atomically(directory / CLOCK_NAME, content, sync=True)

@@ -26,7 +26,6 @@ from tidelog_broker.log.segment_files import SegmentFiles
 from unit.broker.log.builders import (
     DIRECTORY,
     START_MS,
-    FakeClock,
     batch_at,
     batches_from,
     encode_frame,
@@ -109,14 +108,18 @@ def test_batches_appended_together_stay_together(disk: MemoryDisk) -> None:
 
 
 def test_a_segment_whose_first_batch_is_old_is_rolled(disk: MemoryDisk) -> None:
-    clock = FakeClock()
-    log = open_log(disk, config=LogConfig(segment_ms=1000), clock=clock)
-    log.append([batch_at(0)])
-    clock.now_ms += 1000
-    log.append([batch_at(1)])
+    log = open_log(disk, config=LogConfig(segment_ms=1000))
+    log.append([batch_at(0, append_time_ms=START_MS)])
+    log.append([batch_at(1, append_time_ms=START_MS + 1000)])
     assert log.segment_count == 1
-    clock.now_ms += 1
-    log.append([batch_at(2)])
+    log.append([batch_at(2, append_time_ms=START_MS + 1001)])
+    assert log.segment_count == 2
+
+
+def test_a_follower_that_copies_old_batches_rolls_by_their_own_times(disk: MemoryDisk) -> None:
+    log = open_log(disk, config=LogConfig(segment_ms=1000))
+    for offset in range(10):
+        log.append([batch_at(offset, append_time_ms=START_MS - 1_000_000 + 200 * offset)])
     assert log.segment_count == 2
 
 

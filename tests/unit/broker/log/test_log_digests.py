@@ -22,7 +22,7 @@ from tidelog_broker.partition.range_digest import (
     batch_digest,
     first_difference,
 )
-from unit.broker.log.builders import START_MS, FakeClock, batch_at, open_log, read_all
+from unit.broker.log.builders import START_MS, batch_at, open_log, read_all
 from unit.broker.log.memory_disk import MemoryDisk
 
 RANGE = 8
@@ -73,7 +73,7 @@ class Replica:
         self.reopen()
 
     def reopen(self) -> None:
-        self.log = open_log(self.disk, config=self.config, clock=FakeClock())
+        self.log = open_log(self.disk, config=self.config)
         self.log.digest_ranges(RANGE)
 
 

@@ -14,7 +14,7 @@ from tidelog_broker.log.clean_shutdown import CleanLog
 from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.errors import LogStorageError
 from tidelog_broker.log.unsynced import Unsynced
-from unit.broker.log.builders import START_MS, FakeClock, batch_at, ended, open_log, read_all
+from unit.broker.log.builders import START_MS, batch_at, ended, open_log, read_all
 from unit.broker.log.memory_disk import MemoryDisk
 
 CONFIG = LogConfig(
@@ -26,7 +26,7 @@ class LogModel(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.disk = MemoryDisk()
-        self.clock = FakeClock()
+
         self.batches: list[Batch] = []
         self.start = 0
         self.flushed = 0
@@ -43,7 +43,6 @@ class LogModel(RuleBasedStateMachine):
         self.log = open_log(
             self.disk,
             config=CONFIG,
-            clock=self.clock,
             recovery_point=recovery_point,
             left=left,
             unsynced=unsynced,

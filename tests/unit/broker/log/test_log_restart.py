@@ -20,7 +20,6 @@ from tidelog_broker.log.unsynced import Unsynced
 from unit.broker.log.builders import (
     DIRECTORY,
     START_MS,
-    FakeClock,
     batch_at,
     batches_from,
     encode_frame,
@@ -86,12 +85,10 @@ def test_a_log_that_was_cut_within_a_batch_is_known_after_a_clean_stop(disk: Mem
 
 
 def test_the_age_of_the_active_segment_outlives_a_restart(disk: MemoryDisk) -> None:
-    clock = FakeClock()
     config = LogConfig(segment_ms=1000)
     left = ended(log_of(disk, [batch_at(0)], config))
-    log = open_log(disk, config=config, clock=clock, left=left)
-    clock.now_ms = START_MS + 1001
-    log.append([batch_at(1)])
+    log = open_log(disk, config=config, left=left)
+    log.append([batch_at(1, append_time_ms=START_MS + 1001)])
     assert log.segment_count == 2
 
 

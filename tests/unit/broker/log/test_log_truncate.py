@@ -11,7 +11,6 @@ from tidelog_broker.log.recovery import LOG_START_NAME
 from unit.broker.log.builders import (
     DIRECTORY,
     START_MS,
-    FakeClock,
     batch_at,
     batches_from,
     encode_frame,
@@ -133,8 +132,7 @@ def retained(**limits: int) -> LogConfig:
 
 
 def test_segments_older_than_the_retention_are_deleted(disk: MemoryDisk) -> None:
-    clock = FakeClock()
-    log = open_log(disk, config=retained(retention_ms=100), clock=clock)
+    log = open_log(disk, config=retained(retention_ms=100))
     for i in range(6):
         log.append([batch_at(i, timestamp_ms=START_MS + 10 * i)])
     # The segments' youngest records are of 10, 30 and 50.
@@ -147,8 +145,7 @@ def test_segments_older_than_the_retention_are_deleted(disk: MemoryDisk) -> None
 
 
 def test_the_oldest_segments_beyond_the_size_are_deleted(disk: MemoryDisk) -> None:
-    clock = FakeClock()
-    log = open_log(disk, config=retained(retention_bytes=3 * FRAME), clock=clock)
+    log = open_log(disk, config=retained(retention_bytes=3 * FRAME))
     for i in range(8):
         log.append([batch_at(i)])
     assert log.delete_old_segments(START_MS, up_to=8) == 2
@@ -156,8 +153,7 @@ def test_the_oldest_segments_beyond_the_size_are_deleted(disk: MemoryDisk) -> No
 
 
 def test_nothing_above_the_limit_is_deleted(disk: MemoryDisk) -> None:
-    clock = FakeClock()
-    log = open_log(disk, config=retained(retention_bytes=0), clock=clock)
+    log = open_log(disk, config=retained(retention_bytes=0))
     for i in range(8):
         log.append([batch_at(i)])
     assert log.delete_old_segments(START_MS, up_to=5) == 2
@@ -165,8 +161,7 @@ def test_nothing_above_the_limit_is_deleted(disk: MemoryDisk) -> None:
 
 
 def test_an_idle_log_is_rolled_and_expires_whole(disk: MemoryDisk) -> None:
-    clock = FakeClock()
-    log = open_log(disk, config=retained(retention_ms=100), clock=clock)
+    log = open_log(disk, config=retained(retention_ms=100))
     log.append([batch_at(0, epoch=4)])
     assert log.delete_old_segments(START_MS + 101, up_to=0) == 0
     assert log.delete_old_segments(START_MS + 101, up_to=1) == 1
@@ -176,16 +171,14 @@ def test_an_idle_log_is_rolled_and_expires_whole(disk: MemoryDisk) -> None:
 
 
 def test_an_idle_segment_is_rolled_by_its_age(disk: MemoryDisk) -> None:
-    clock = FakeClock()
-    log = open_log(disk, config=retained(), clock=clock)
+    log = open_log(disk, config=retained())
     log.append([batch_at(0)])
     log.delete_old_segments(START_MS + 1001, up_to=1)
     assert log.segment_count == 2
 
 
 def test_epochs_of_deleted_segments_are_forgotten(disk: MemoryDisk) -> None:
-    clock = FakeClock()
-    log = open_log(disk, config=retained(retention_bytes=0), clock=clock)
+    log = open_log(disk, config=retained(retention_bytes=0))
     for i in range(6):
         log.append([batch_at(i, epoch=i)])
     log.delete_old_segments(START_MS, up_to=4)
@@ -193,8 +186,7 @@ def test_epochs_of_deleted_segments_are_forgotten(disk: MemoryDisk) -> None:
 
 
 def test_an_interrupted_deletion_is_finished_by_the_next_start(disk: MemoryDisk) -> None:
-    clock = FakeClock()
-    log = open_log(disk, config=retained(retention_bytes=0), clock=clock)
+    log = open_log(disk, config=retained(retention_bytes=0))
     for i in range(8):
         log.append([batch_at(i)])
     files = dict(disk.names)

@@ -24,7 +24,6 @@ from tidelog_broker.partition.producer_state import NOBODY, CrowdedOut
 from unit.broker.log.builders import (
     DIRECTORY,
     START_MS,
-    FakeClock,
     Producer,
     batch_at,
     encode_frame,
@@ -370,7 +369,6 @@ class ProducerModel(RuleBasedStateMachine):
         self.log = open_log(
             self.disk,
             config=MODEL_CONFIG,
-            clock=FakeClock(),
             recovery_point=recovery_point,
             left=left,
             unsynced=unsynced,

@@ -13,7 +13,6 @@ from tidelog_broker.log.segment import segment_path
 from tidelog_broker.log.unsynced import Unsynced
 from unit.broker.log.builders import (
     DIRECTORY,
-    FakeClock,
     batch_at,
     batches_from,
     encode_frame,
@@ -37,7 +36,6 @@ def reopen(disk: MemoryDisk, *, check_from: int = 0, rewrite_from: int | None = 
         disk,
         DIRECTORY,
         LogConfig(),
-        FakeClock(),
         check_from=check_from,
         rewrite_from=rewrite_from,
     )
@@ -98,7 +96,6 @@ def start_where_the_machine_went_on(disk: MemoryDisk, recovery_point: int) -> Lo
         disk,
         DIRECTORY,
         LogConfig(),
-        clock=FakeClock(),
         recovery_point=recovery_point,
         unsynced=Unsynced.KEPT,
     )
@@ -130,7 +127,6 @@ def test_a_start_that_checks_all_writes_nothing_a_second_time(disk: MemoryDisk) 
         disk,
         DIRECTORY,
         LogConfig(),
-        clock=FakeClock(),
         recovery_point=20,
         unsynced=Unsynced.KEPT,
         check_all=True,

@@ -6,7 +6,7 @@ import pytest
 
 from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.log import Log
-from unit.broker.log.builders import START_MS, FakeClock, batch_at, open_log
+from unit.broker.log.builders import START_MS, batch_at, open_log
 from unit.broker.log.memory_disk import MemoryDisk
 from unit.broker.log.test_log_truncate import FRAME
 
@@ -18,7 +18,7 @@ SECONDS = START_MS // 1000
 def log_of(*times: tuple[int, int], **config: int) -> Log:
     """A record for each timestamp and append time, two in a segment."""
     limits = {"segment_bytes": 2 * FRAME, "segment_ms": DAY_MS, "retention_ms": 1_000} | config
-    log = open_log(MemoryDisk(), config=LogConfig(**limits), clock=FakeClock())
+    log = open_log(MemoryDisk(), config=LogConfig(**limits))
     for offset, (timestamp_ms, append_ms) in enumerate(times):
         log.append([batch_at(offset, timestamp_ms=timestamp_ms, append_time_ms=append_ms)])
     return log
@@ -82,7 +82,7 @@ def test_a_clock_in_doubt_deletes_nothing_for_its_age_and_still_bounds_the_size(
 
 def test_a_segment_is_rolled_once_it_holds_all_that_is_to_be_kept() -> None:
     limits = {"segment_bytes": 1 << 30, "retention_bytes": 100_000}
-    log = open_log(MemoryDisk(), config=LogConfig(**limits), clock=FakeClock())
+    log = open_log(MemoryDisk(), config=LogConfig(**limits))
     for offset in range(40):
         log.append([batch_at(offset, size=10_000)])
         log.delete_old_segments(START_MS, log.log_end_offset)
@@ -93,11 +93,11 @@ def test_a_segment_is_rolled_once_it_holds_all_that_is_to_be_kept() -> None:
 def test_the_last_append_time_is_read_again_after_a_restart() -> None:
     disk = MemoryDisk()
     config = LogConfig(segment_bytes=2 * FRAME, retention_ms=1_000)
-    log = open_log(disk, config=config, clock=FakeClock())
+    log = open_log(disk, config=config)
     for offset, append_ms in enumerate((START_MS, START_MS + 500, START_MS + 500)):
         log.append([batch_at(offset, timestamp_ms=SECONDS, append_time_ms=append_ms)])
     log.flush()
-    again = open_log(disk, config=config, clock=FakeClock())
+    again = open_log(disk, config=config)
     assert kept_from(again, START_MS + 1_500) == 0
     assert kept_from(again, START_MS + 1_501) == 3
 
