@@ -106,6 +106,9 @@ class ModelLogs:
     def name_of(self, key: ReplicaKey) -> TopicPartition | None:
         return NAME if key in self.logs else None
 
+    def wall_ms(self) -> int:
+        return NOW_MS
+
     def set_aside(self, key: ReplicaKey, since_ms: int | None = None) -> None:
         del since_ms
         self.logs.pop(key, None)

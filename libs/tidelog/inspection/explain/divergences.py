@@ -84,8 +84,8 @@ def _next_step_of_sole(name: TopicPartition, concerned: Sequence[int]) -> str:
     return (
         f"Consumers get what the disk holds now, and no other replica of {name} can tell what was "
         f"written. Check the disk of {brokers(concerned)} and who has access to it. Compare "
-        f"`tidelog dump-log --records` of replicas/{name.topic}-{name.partition}.* in its data_dir "
-        "with a backup or an archive, and write what differs again, to another topic."
+        f"`tidelog dump-log --records FILE` of replicas/{name.topic}-{name.partition}.* in its "
+        "data_dir with a backup or an archive, and write what differs again, to another topic."
     )
 
 
@@ -93,9 +93,9 @@ def _next_step(name: TopicPartition, concerned: Sequence[int]) -> str:
     directory = f"replicas/{name.topic}-{name.partition}.*"
     return (
         f"Consumers get what the leader of {name} holds. Compare the replicas with each other and "
-        f"with a backup or an archive: `tidelog dump-log --records` of {directory} in the data_dir "
-        f"of {brokers(concerned)}, and of the other replicas. Where the leader's is wrong, let a "
-        f"right one lead first (tidelog leaders move {name}=BROKER). Then have the wrong one "
-        f"copied again: stop its broker, move {directory} out of its data_dir and keep it, and "
-        "start the broker."
+        f"with a backup or an archive: `tidelog dump-log --records FILE` of {directory} in the "
+        f"data_dir of {brokers(concerned)}, and of the other replicas. Where the leader's is "
+        f"wrong, let a right one lead first (tidelog leaders move {name}=BROKER). Then have the "
+        f"wrong one copied again: stop its broker, move {directory} out of its data_dir and keep "
+        "it, and start the broker."
     )

@@ -353,7 +353,7 @@ DIVERGED_RANGES = gauge(
     "Ranges of committed records in which replicas hold different batches, as this broker found "
     "and has not found otherwise since.",
     "Run `tidelog explain`, which names the offsets and both replicas; compare them with "
-    "`tidelog dump-log`, and copy the wrong one again.",
+    "`tidelog dump-log FILE`, and copy the wrong one again.",
 )
 SCRUB_BYTES = counter(
     "tidelog_scrub_bytes_total",
