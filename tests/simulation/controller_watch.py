@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from simulation.lag_watch import store_is_reachable
 from simulation.violation import Violation
@@ -24,13 +24,21 @@ INTERVAL_MS = 1_000
 KNOWN_WITHIN_MS = 6_000
 
 
+class Held(NamedTuple):
+    """What the store held at one moment: the keys with their versions (`version_of`)."""
+
+    time_ms: int
+    revision: int
+    versions: dict[str, int]
+
+
 class ControllerWatch:
     def __init__(self, world: World) -> None:
         self._world = world
         # Of each controller: its present term, and since when it could follow the store.
         self._since: dict[int, tuple[object, int]] = {}
-        # When the store held which keys, by modification revision.
-        self._held: deque[tuple[int, dict[str, int]]] = deque()
+        # The oldest one is of KNOWN_WITHIN_MS ago.
+        self._held: deque[Held] = deque()
 
     async def run(self) -> None:
         """Until cancelled; a `Violation` ends the world's run."""
@@ -45,10 +53,11 @@ class ControllerWatch:
     def look(self) -> None:
         """Raises `Violation`."""
         now_ms = self._world.now_ms
-        items = self._world.store_data.snapshot(self._world.keys.root).items
+        snapshot = self._world.store_data.snapshot(self._world.keys.root)
+        items = snapshot.items
         held = {key: version_of(item, self._world.keys.parse(key)) for key, item in items.items()}
-        self._held.append((now_ms, held))
-        while len(self._held) > 1 and self._held[1][0] <= now_ms - KNOWN_WITHIN_MS:
+        self._held.append(Held(now_ms, snapshot.revision, held))
+        while len(self._held) > 1 and self._held[1].time_ms <= now_ms - KNOWN_WITHIN_MS:
             self._held.popleft()
         for controller in self._world.controllers.values():
             term = self._term_of(controller)
@@ -71,7 +80,7 @@ class ControllerWatch:
         self, controller: ControllerProcess, context: Context, items: Mapping[str, KeyValue]
     ) -> None:
         """Of keys that have not changed for long enough."""
-        then = self._held[0][1]
+        then = self._held[0].versions
         for key in sorted({*then, *items}):
             parsed = self._world.keys.parse(key)
             now = version_of(items[key], parsed) if key in items else 0
@@ -84,15 +93,13 @@ class ControllerWatch:
                     f"controller {controller.controller_id} knows {key} of revision {known}, the "
                     f"store has had that of {now} for {KNOWN_WITHIN_MS} ms",
                 )
-        self._judge_gone(controller, context, then, items)
+        self._judge_gone(controller, context, items)
 
     def _judge_gone(
-        self,
-        controller: ControllerProcess,
-        context: Context,
-        then: dict[str, int],
-        items: Mapping[str, KeyValue],
+        self, controller: ControllerProcess, context: Context, items: Mapping[str, KeyValue]
     ) -> None:
+        """Not of a key that was there meanwhile: the controller knows it by a later revision."""
+        then = self._held[0]
         keys = self._world.keys
         known = [
             *(keys.topic(topic) for topic in context.topics),
@@ -101,7 +108,8 @@ class ControllerWatch:
         for topic in context.topics:
             known += [keys.leader_and_isr(p) for p in context.partitions_of(topic)]
         for key in known:
-            if key not in then and key not in items:
+            version = known_version(context, keys.parse(key)) or 0
+            if key not in then.versions and key not in items and version <= then.revision:
                 raise Violation(
                     "controller_missed_change",
                     f"controller {controller.controller_id} knows {key}, which the store has not "
