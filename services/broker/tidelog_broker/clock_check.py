@@ -3,8 +3,9 @@
 It is compared with monotonic progress, in this process and, by what the last one left, across a
 restart; and with the clocks of other brokers, as their replica fetches and answers carry them.
 While it is in doubt, time-based retention pauses: for MAX_DOUBT_MS at the most, since a clock that
-is not put right may be right. Appends get the time that monotonic progress says meanwhile, so that
-a jump in either direction makes no record look old or young (`SteadyClock`)."""
+is not put right may be right. Ages are counted by monotonic progress meanwhile (`SteadyClock`).
+Appends are dated by the later of the two times (`AppendClock`): a clock that is behind makes no
+record look old, and one that is right after a long pause rejects no producer's timestamps."""
 
 from __future__ import annotations
 
@@ -132,6 +133,11 @@ class ClockCheck:
         believed_ms = monotonic_ms + self._offset_ms
         return wall_ms if abs(wall_ms - believed_ms) <= MAX_STEP_MS else believed_ms
 
+    def is_steady(self, wall_ms: int, monotonic_ms: int) -> bool:
+        """Whether there is nothing that another look at the other brokers' clocks may settle."""
+        ahead_ms = wall_ms - monotonic_ms - self._offset_ms
+        return self.doubt is None and abs(ahead_ms) <= MAX_STEP_MS
+
     def believed(self, monotonic_ms: int) -> tuple[int, int]:
         """The wall time that goes with this monotonic time, as far as the clock is believed; and
         that time: for the next process to compare with."""
@@ -155,8 +161,7 @@ class ClockCheck:
 
 
 class SteadyClock:
-    """A `Clock` whose wall time does not take part in jumps: for what is stamped on data, and for
-    how old data is."""
+    """A `Clock` whose wall time does not take part in jumps: for how old something is."""
 
     def __init__(self, clock: Clock, check: ClockCheck) -> None:
         self._clock = clock
@@ -167,3 +172,20 @@ class SteadyClock:
 
     def wall_ms(self) -> int:
         return self._check.steady_ms(self._clock.wall_ms(), self._clock.monotonic_ms())
+
+
+class AppendClock:
+    """A `Clock` for what is appended. Its wall time does not take part in jumps back. It does in
+    jumps ahead: the clock may be right, as after the machine was suspended, and retention takes no
+    time for evidence that is in the future (`log/retention.py`)."""
+
+    def __init__(self, clock: Clock, check: ClockCheck) -> None:
+        self._clock = clock
+        self._check = check
+
+    def monotonic_ms(self) -> int:
+        return self._clock.monotonic_ms()
+
+    def wall_ms(self) -> int:
+        wall_ms = self._clock.wall_ms()
+        return max(wall_ms, self._check.steady_ms(wall_ms, self._clock.monotonic_ms()))

@@ -10,6 +10,7 @@ from tidelog_broker.clock_check import (
     MAX_SKEW_MS,
     MAX_STEP_MS,
     PEER_VALID_MS,
+    AppendClock,
     ClockCheck,
     Doubt,
     Reading,
@@ -34,6 +35,19 @@ class Machine:
 
     def _changed(self, doubt: Doubt, end: str) -> None:
         self.said.append(end or doubt.reason)
+
+    @property
+    def append_ms(self) -> int:
+        machine = self
+
+        class Clocks:
+            def wall_ms(self) -> int:
+                return machine.wall_ms
+
+            def monotonic_ms(self) -> int:
+                return machine.monotonic_ms
+
+        return AppendClock(Clocks(), self.check).wall_ms()
 
     def passes(self, ms: int) -> None:
         self.wall_ms += ms
@@ -224,3 +238,22 @@ def test_a_new_process_goes_on_where_the_last_one_was_when_the_clock_is_behind_t
     machine = Machine(Reading(NOW_MS + YEAR_MS, 9_000_000, "boot before"))
     machine.passes(1_000)
     assert machine.steady_ms == NOW_MS + YEAR_MS + 1_000
+
+
+def test_appends_are_never_dated_back_and_a_clock_that_was_off_for_long_dates_them_right() -> None:
+    """A machine that was off for two days, or suspended, has a right clock that is in doubt:
+    producers, whose clocks are right, must not be ahead of what appends are dated by."""
+    off_ms = 2 * MAX_OFF_MS
+    machine = Machine(Reading(NOW_MS - off_ms, 9_000_000, "boot before"))
+    assert not machine.believes
+    assert (machine.steady_ms, machine.append_ms) == (NOW_MS - off_ms, NOW_MS)
+    machine = Machine()
+    machine.wall_ms -= YEAR_MS
+    assert machine.append_ms == NOW_MS
+
+
+def test_only_a_clock_that_is_off_needs_another_look_at_the_others() -> None:
+    machine = Machine()
+    assert machine.check.is_steady(machine.wall_ms, machine.monotonic_ms)
+    for off_ms in (MAX_STEP_MS + 1, -MAX_STEP_MS - 1):
+        assert not machine.check.is_steady(machine.wall_ms + off_ms, machine.monotonic_ms)
