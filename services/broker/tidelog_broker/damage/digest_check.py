@@ -122,10 +122,18 @@ class DigestCheck:
         digests = self._digests.of(key)
         if digests is None:
             return
-        appended = digests.scrubbed(found)
-        if appended is not None:
+        taken = digests.appended_in(found.start, found.end)
+        differs = digests.scrubbed(found)
+        if self._divergences.scrubbed(key, found, is_as_appended=taken == found):
+            return
+        if differs is not None:
             self.differing += 1
-            self._divergences.found(key, self._manager.broker_id, appended, found)
+            own_id = self._manager.broker_id
+            known = self._divergences.standing(Place(key, own_id, found.start))
+            if taken is None and known is not None and known.end == found.end:
+                # Memory has only what the disk held before.
+                differs = differs._replace(value=int(known.own, 16))
+            self._divergences.found(key, own_id, differs, found)
 
 
 def _batch_at(batches: Sequence[BatchSummary], offset: int) -> str:

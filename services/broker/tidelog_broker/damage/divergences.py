@@ -1,8 +1,10 @@
 """Ranges of offsets in which two replicas hold different committed batches ("Replica digest" in
-ARCHITECTURE.md). Each stands until the range is found equal, or is gone; nothing is deleted for it.
+ARCHITECTURE.md). Each stands until the range is found equal, or is gone, or another broker leads
+the partition, which compares from then on; nothing is deleted for it.
 
 `evidence/` has a file for each: `.diverged` while it stands, `.resolved` afterwards. Only the
-latter are deleted, after EVIDENCE_RETENTION_MS, or the oldest beyond MAX_RESOLVED_FILES.
+latter are deleted, EVIDENCE_RETENTION_MS after they were resolved, or the oldest beyond
+MAX_RESOLVED_FILES.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import NamedTuple
 import structlog
 
 from tidelog.inspection.model import DivergedOffsets
-from tidelog.model import NO_OFFSET, TopicPartition
+from tidelog.model import NO_LEADER, NO_OFFSET, TopicPartition
 from tidelog.state_changes.event import NO_CHANGE, Cause, Change, Detail, Kind, Stage
 from tidelog_broker.background import RunBlocking
 from tidelog_broker.log.checked_file import DamagedFileError, read_checked, write_checked
@@ -39,7 +41,7 @@ _KIND = "divergence"
 _DIVERGED, _RESOLVED = "diverged", "resolved"
 _NAME = re.compile(
     r"(?P<topic_id>[A-Za-z0-9_-]{22})\.(?P<partition>\d+)@(?P<start>\d+)\.(?P<found_ms>\d+)"
-    r"\.broker-(?P<broker>\d+)\.(?P<state>diverged|resolved)"
+    r"\.broker-(?P<broker>\d+)(?:\.(?P<resolved_ms>\d+))?\.(?P<state>diverged|resolved)"
 )
 
 _log = structlog.get_logger()
@@ -181,6 +183,18 @@ class Divergences:
         if known is not None and known.end <= digest.end:
             self._resolve(place, "both replicas hold the same batches there again")
 
+    def scrubbed(self, key: ReplicaKey, found: RangeDigest, *, is_as_appended: bool) -> bool:
+        """What the disk here holds in a range. Returns whether that ends the divergence of the
+        disk: it is what was appended, or what was appended when that divergence was found."""
+        place = Place(key, self._own_id, found.start)
+        known = self._standing.get(place)
+        if known is None or known.end > found.end:
+            return False
+        is_restored = (known.end, known.own) == (found.end, str(found))
+        if is_as_appended or is_restored:
+            self._resolve(place, "the disk holds what was appended there")
+        return is_as_appended or is_restored
+
     @property
     def _own_id(self) -> int:
         return self._manager.broker_id
@@ -287,6 +301,9 @@ class Divergences:
         state = partition.state if partition is not None else None
         if state is not None and place.broker_id not in state.replicas:
             return "the other replica is not assigned any more"
+        is_of_disk = place.broker_id == self._own_id
+        if not is_of_disk and state is not None and state.leader not in (self._own_id, NO_LEADER):
+            return "another broker leads; it compares now"
         return ""
 
     async def _write(self) -> None:
@@ -325,20 +342,20 @@ class Divergences:
         prefix, suffix = _prefix(place), f".broker-{place.broker_id}.{_DIVERGED}"
         for name in self._disk.list_names(self._directory):
             if name.startswith(prefix) and name.endswith(suffix):
-                target = name.removesuffix(_DIVERGED) + _RESOLVED
+                target = f"{name.removesuffix(_DIVERGED)}{self._clock.wall_ms()}.{_RESOLVED}"
                 self._disk.rename(self._directory / name, self._directory / target)
 
     def _delete_old(self) -> None:
         found = (_NAME.fullmatch(name) for name in self._disk.list_names(self._directory))
         resolved = sorted(
-            (int(match["found_ms"]), match[0])
+            (int(match["resolved_ms"] or match["found_ms"]), match[0])
             for match in found
             if match is not None and match["state"] == _RESOLVED
         )
         oldest_ms = self._clock.wall_ms() - EVIDENCE_RETENTION_MS
         surplus = len(resolved) - MAX_RESOLVED_FILES
-        for position, (found_ms, name) in enumerate(resolved):
-            if position < surplus or found_ms < oldest_ms:
+        for position, (resolved_ms, name) in enumerate(resolved):
+            if position < surplus or resolved_ms < oldest_ms:
                 self._disk.remove(self._directory / name)
 
 

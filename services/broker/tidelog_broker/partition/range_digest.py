@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import NamedTuple
 
 from tidelog.batch import DAMAGED_CODEC
@@ -88,13 +89,27 @@ def first_difference(own: Sequence[BatchSummary], other: Sequence[BatchSummary])
 @dataclass(slots=True)
 class RangeSum:
     """A range that may not be known from its start. `covered_from`: `value` is of all batches from
-    here on. `damaged`: one of them is unreadable, so that the range is compared with no other."""
+    here on. `damaged`: one of them is unreadable, so that the range is compared with no other.
+    `beyond_value`: the batches that were appended add up to so much more than `value`, in which the
+    disk counts where it was read; None: a part of them was appended before this log was opened."""
 
     start: int
     covered_from: int
     end: int
     value: int = 0
     damaged: bool = False
+    beyond_value: int | None = None
+
+    @property
+    def appended(self) -> int | None:
+        """The sum of all batches as they were appended; None: it is not known."""
+        return None if self.beyond_value is None else self.value + self.beyond_value & _MASK
+
+    def count_instead(self, value: int, covered_from: int) -> None:
+        """What the disk holds from `covered_from` on."""
+        if self.beyond_value is not None:
+            self.beyond_value += self.value - value
+        self.value, self.covered_from = value, covered_from
 
     @property
     def digest(self) -> RangeDigest | None:
@@ -119,6 +134,8 @@ class RangeSums:
         start = next_offset - next_offset % self._range_offsets
         self._bound = start + self._range_offsets
         self.open = RangeSum(start, start if is_covered else next_offset, next_offset)
+        if self.open.covered_from == start:
+            self.open.beyond_value = 0
 
     def add(self, headers: Sequence[BatchHeader]) -> list[RangeSum]:
         """Of batches that follow each other. Returns the ranges that end with them."""
@@ -158,6 +175,7 @@ class LogDigests:
         # Ranges that are complete and not reported to the leader yet, by their start.
         self._pending: dict[int, RangeDigest] = {}
         self._reported_end = NO_OFFSET  # of the open range
+        self._reports_again = False
         self._sums = RangeSums(range_offsets or 1, log_end)
 
     @property
@@ -210,16 +228,27 @@ class LogDigests:
         current = self._sums.open
         if current.end > start and current.start < end:
             current.covered_from, current.value = current.end, 0
+            current.beyond_value = None
 
     def _drop_pending(self, is_stale: Callable[[RangeDigest], bool]) -> None:
         self._pending = {s: d for s, d in self._pending.items() if not is_stale(d)}
 
     def of(self, start: int, end: int) -> RangeDigest | None:
         """None: memory does not tell."""
-        known = self._closed.get(start)
-        if known is None and self._sums.open.start == start:
-            known = self._sums.open
+        known = self._known(start)
         return known.digest if known is not None and known.end == end else None
+
+    def _known(self, start: int) -> RangeSum | None:
+        current = self._sums.open
+        return current if current.start == start else self._closed.get(start)
+
+    def appended_in(self, start: int, end: int) -> RangeDigest | None:
+        """Of the batches as they were appended, whatever the disk holds since; None: memory does
+        not tell."""
+        known = self._known(start)
+        if known is None or known.end != end or known.damaged or known.appended is None:
+            return None
+        return RangeDigest(start, end, known.appended)
 
     def is_open(self, start: int, end: int) -> bool:
         """Whether a range that begins there has more batches here and is still growing: it is
@@ -237,32 +266,34 @@ class LogDigests:
     def read(self, part: RangeDigest | None, start: int, end: int) -> None:
         """What `to_read` has returned, from the disk; None: it is not to be compared."""
         current = self._sums.open
-        known = current if current.start == start else self._closed.get(start)
+        known = self._known(start)
         if known is None or known.covered_from != end:
             return
-        known.covered_from = start
         if part is None:
-            known.damaged = True
+            known.covered_from, known.damaged = start, True
         else:
-            known.value += part.value
+            known.count_instead(known.value + part.value, start)
         digest = known.digest
         if known is not current and digest is not None:
             self._report(digest)
 
     def scrubbed(self, found: RangeDigest) -> RangeDigest | None:
-        """What a complete range holds on the disk, which counts from now on and is to be reported.
-        Returns what it was taken for, where that is something else."""
+        """What a range holds on the disk, which counts from now on and is to be reported. Returns
+        what was appended, or what it was taken for, where that is something else. Of a range that
+        has ended meanwhile a part says nothing."""
         start, end, value = found
-        before = self.of(start, end)
-        current = self._sums.open
-        if start in self._closed:
-            self._closed[start] = RangeSum(start, start, end, value)
-        elif start == current.start and end == current.end:
-            current.covered_from, current.value = start, value
-        elif start == current.start:
+        before = self.appended_in(start, end) or self.of(start, end)
+        known, pending = self._known(start), self._pending.get(start)
+        if known is not None and known.end == end:
+            known.count_instead(value, start)
+            known.damaged = False
+        elif known is not None and known is not self._sums.open:
+            return None
+        elif known is not None:
             # It has grown since: all of it is read again.
-            current.covered_from, current.value = current.end, 0
-        self._report(found)
+            known.count_instead(0, known.end)
+        if pending is None or pending.end <= end:
+            self._report(found)
         return before if before is not None and before != found else None
 
     # Reports.
@@ -270,12 +301,26 @@ class LogDigests:
     def reports(self, committed: int, log_start: int, limit: int) -> list[RangeDigest]:
         """The ranges that are committed, wholly in the log, and not reported yet; the open one
         where it is committed to its end."""
+        if self._reports_again and limit > 0:
+            self._reports_again = False
+            self._pend_newest()
         self._drop_pending(lambda digest: digest.start < log_start)
         found = [digest for digest in self._pending.values() if digest.end <= committed][:limit]
         last = self._sums.open.digest if self._is_unreported(log_start) else None
         if last is not None and last.end <= committed and len(found) < limit:
             found.append(last)
         return found
+
+    def report_again(self) -> None:
+        """The leader is another one, and has no report yet. What does not fit is left to the
+        scrub."""
+        self._reports_again = True
+        self._reported_end = NO_OFFSET
+
+    def _pend_newest(self) -> None:
+        newest = islice(reversed(self._closed.values()), MAX_PENDING_RANGES - len(self._pending))
+        for digest in filter(None, [one.digest for one in newest]):
+            self._pending.setdefault(digest.start, digest)
 
     def _is_unreported(self, log_start: int) -> bool:
         current = self._sums.open
@@ -294,4 +339,5 @@ class LogDigests:
 
     def has_reports(self, log_start: int) -> bool:
         """Whether something is to be reported, now or once it is committed and known."""
-        return self.is_on and (bool(self._pending) or self._is_unreported(log_start))
+        is_pending = bool(self._pending) or self._reports_again
+        return self.is_on and (is_pending or self._is_unreported(log_start))

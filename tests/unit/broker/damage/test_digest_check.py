@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from tidelog.model import NO_OFFSET, Batch
+from tidelog.model import NO_LEADER, NO_OFFSET, Batch
 from tidelog.state_changes.event import Kind
 from tidelog_broker.damage.digest_check import DigestCheck
 from tidelog_broker.damage.divergences import SWEEP_INTERVAL_S, Divergences
@@ -20,6 +20,7 @@ from tidelog_broker.partition.range_digest import (
 )
 from tidelog_broker.replication.digest_reports import DigestReports
 from tidelog_broker.replication.transport import DivergedRange, ReportedDigest
+from tidelog_broker.storage.damaged_batches import EVIDENCE_RETENTION_MS
 from tidelog_broker.storage.replica_digests import ReplicaDigests
 from unit.broker.broker_parts import (
     DATA,
@@ -31,6 +32,7 @@ from unit.broker.broker_parts import (
     settled,
     stages,
 )
+from unit.broker.fake_log import state
 from unit.broker.log.builders import batch_at, batches_from
 
 FOLLOWER = 2
@@ -218,6 +220,83 @@ async def test_a_disk_that_holds_another_batch_than_was_appended_is_reported() -
     leads.check.scrubbed(KEY, digest_of(others()))
     (found,) = leads.divergences.of(KEY)
     assert found.broker_id == leads.replicas.manager.broker_id
+
+
+async def test_a_divergence_that_a_former_leader_found_ends_and_is_found_by_the_next() -> None:
+    leads = await Leader().start()
+    await leads.reported(report_of(others()))
+    leads.divergences.sweep()
+    assert leads.divergences.count == 1
+    await leads.replicas.take(state(leader=NO_LEADER, epoch=6), revision=11)
+    leads.divergences.sweep()
+    assert leads.divergences.count == 1  # no broker compares
+    leads.divergences = leads.new_divergences()
+    leads.divergences.load()
+    await leads.replicas.take(state(leader=2, epoch=7), revision=12)
+    async with at_work(leads.divergences.run()):
+        await asyncio.sleep(2 * SWEEP_INTERVAL_S)
+    assert (leads.divergences.count, leads.files()) == (0, ["resolved"])
+    ended = leads.replicas.told(Kind.REPLICA_DIVERGED)[-1]
+    assert ended.details["end"] == "another broker leads; it compares now"
+    await leads.replicas.take(state(epoch=8), revision=13)
+    leads.check = DigestCheck(leads.digests, leads.divergences, leads.replicas.manager)
+    await leads.reported(report_of(others()))
+    assert leads.divergences.count == 1
+
+
+async def test_a_divergence_of_the_own_disk_stands_until_the_disk_agrees_again() -> None:
+    leads = await Leader().start()
+    for _ in range(3):
+        leads.check.scrubbed(KEY, digest_of(others()))
+    (found,) = leads.divergences.of(KEY)
+    assert found.digest == str(digest_of(leads.held))
+    assert found.other_digest == str(digest_of(others()))
+    leads.check.scrubbed(KEY, digest_of(leads.held))
+    assert leads.divergences.count == 0
+    assert leads.told()[-1] == "replica_diverged completed"
+
+
+async def test_after_a_restart_it_stands_until_the_disk_agrees_again() -> None:
+    leads = await Leader().start()
+    leads.check.scrubbed(KEY, digest_of(others()))
+    leads.log.digest_ranges(RANGE)
+    wrong = digest_of(others())
+    leads.log.digests.read(wrong, 0, 10)  # from the disk
+    for position in (4, 4, 5):
+        leads.check.scrubbed(KEY, digest_of(others(position)))
+        (found,) = leads.divergences.of(KEY)
+        assert found.digest == str(digest_of(leads.held))
+    leads.check.scrubbed(KEY, digest_of(leads.held))
+    assert leads.divergences.count == 0
+
+
+async def test_it_ends_when_the_replica_was_moved_out_and_copied_again() -> None:
+    """The next step that `tidelog explain` prints."""
+    leads = await Leader().start()
+    leads.check.scrubbed(KEY, digest_of(others()))
+    async with at_work(leads.divergences.run()):
+        await settled()
+    leads.divergences = leads.new_divergences()
+    leads.divergences.load()
+    leads.check = DigestCheck(leads.digests, leads.divergences, leads.replicas.manager)
+    leads.log.reset_to(0)
+    copied = others(7)  # as its leader has them
+    leads.log.append(copied)
+    leads.divergences.sweep()
+    assert leads.divergences.count == 1
+    leads.check.scrubbed(KEY, digest_of(copied))
+    assert leads.divergences.count == 0
+
+
+async def test_evidence_is_kept_for_its_time_after_it_was_resolved() -> None:
+    leads = await Leader().start()
+    await leads.reported(report_of(others()))
+    await asyncio.sleep(EVIDENCE_RETENTION_MS / 1000 + 1)
+    await leads.reported(report_of(leads.held))
+    assert leads.files() == ["resolved"]
+    await asyncio.sleep(EVIDENCE_RETENTION_MS / 1000 + 1)
+    await leads.reported(report_of(others()))
+    assert leads.files() == ["diverged"]
 
 
 async def test_without_digests_nothing_is_compared() -> None:

@@ -145,9 +145,11 @@ class TwoReplicas(RuleBasedStateMachine):
                 if checked.digest is not None:
                     assert log.digests.scrubbed(checked.digest) is None
 
-    @rule()
-    def report(self) -> None:
+    @rule(again=st.booleans())
+    def report(self, again: bool) -> None:
         digests = self.follower.log.digests
+        if again:
+            digests.report_again()
         end, start = self.follower.log.log_end_offset, self.follower.log.log_start_offset
         for report in digests.reports(end, start, 100):
             digests.reported(report)
@@ -164,6 +166,8 @@ class TwoReplicas(RuleBasedStateMachine):
             held = Held(replica.log)
             for start, end in held.ranges():
                 assert replica.log.digests.of(start, end) in (None, held.digest(start, end))
+                appended = replica.log.digests.appended_in(start, end)
+                assert appended in (None, held.digest(start, end))
 
     @invariant()
     def reports_are_of_what_the_log_holds(self) -> None:
@@ -256,6 +260,54 @@ def test_what_the_disk_holds_counts_and_a_difference_is_returned() -> None:
     assert last is not None
     assert digests.scrubbed(last._replace(value=8)) == last
     assert digests.of(16, 23) == last._replace(value=8)
+
+
+def test_what_was_appended_is_remembered_whatever_the_disk_holds() -> None:
+    digests = digests_with([5, 7, 9, 2])
+    known, last = digests.of(0, 12), digests.of(16, 23)
+    assert known is not None
+    assert last is not None
+    for value in (7, 7, 9):
+        assert digests.scrubbed(known._replace(value=value)) == known
+        assert digests.scrubbed(last._replace(value=value)) == last
+    assert digests.appended_in(0, 12) == known
+    digests.appended([batch_at(23, count=1)])
+    grown = digests_with([5, 7, 9, 2])
+    grown.appended([batch_at(23, count=1)])
+    assert digests.appended_in(16, 24) == grown.of(16, 24) != digests.of(16, 24)
+    digests.scrubbed(last._replace(value=9))  # and the range has grown
+    assert digests.to_read() == (16, 24)
+    digests.read(RangeDigest(16, 24, 3), 16, 24)
+    assert digests.appended_in(16, 24) == grown.of(16, 24)
+    assert digests.scrubbed(known) is None
+    assert digests.of(0, 12) == known
+
+
+def test_what_was_read_from_the_disk_was_not_appended() -> None:
+    digests = LogDigests(RANGE, 12)
+    digests.appended([batch_at(12, count=2)])
+    digests.read(RangeDigest(8, 12, 3), 8, 12)
+    assert digests.of(8, 14) is not None
+    assert digests.appended_in(8, 14) is None
+    digests = digests_with([5, 7, 9, 2])
+    digests.forget(21, 22)
+    digests.read(RangeDigest(16, 23, 3), 16, 23)
+    assert digests.appended_in(16, 23) is None
+
+
+def test_a_part_that_the_disk_holds_does_not_replace_its_range() -> None:
+    digests = digests_with([5, 7, 9, 2])
+    known, part = digests.of(0, 12), digests_with([5]).of(0, 5)
+    assert known is not None
+    assert part is not None
+    assert digests.scrubbed(part) is None
+    assert digests.of(0, 12) == known
+    assert known in digests.reports(23, 0, 10)
+    digests.cut(5)
+    assert digests.of(0, 5) is None
+    assert digests.to_read() == (0, 5)
+    digests.read(part, 0, 5)
+    assert digests.of(0, 5) == part
 
 
 def test_without_ranges_there_are_no_digests() -> None:
