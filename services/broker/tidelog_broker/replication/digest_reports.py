@@ -39,12 +39,15 @@ class DigestSource(Protocol):
 
 class DigestReports:
     """Those of one fetcher. A report that no answer follows is sent again: a log forgets it only
-    once it has been `answered`."""
+    once it has been `answered` by a leader that compares it. A leader that is followed from now on
+    gets all reports, also those that a former one has."""
 
     def __init__(self, digests: DigestSource) -> None:
         self._digests = digests
         # Partitions that may have something to report.
         self._noted: dict[ReplicaKey, Partition] = {}
+        # Their leader has yet to find that the logs agree: before, it compares nothing.
+        self._followed: dict[ReplicaKey, Partition] = {}
         self._listed: list[ReportedDigest] = []
         self._sent: list[ReportedDigest] = []
         self._due_s = -math.inf
@@ -52,8 +55,15 @@ class DigestReports:
     def note(self, partition: Partition) -> None:
         self._noted[partition.key] = partition
 
+    def follow(self, partition: Partition) -> None:
+        """In a new epoch."""
+        self.forget(partition.key)
+        self._followed[partition.key] = partition
+
     def forget(self, key: ReplicaKey) -> None:
         self._noted.pop(key, None)
+        self._followed.pop(key, None)
+        self._sent = [sent for sent in self._sent if sent.replica != key]
         self._listed = [listed for listed in self._listed if listed.replica != key]
 
     def next(self, now_s: float) -> Sequence[ReportedDigest]:
@@ -79,17 +89,25 @@ class DigestReports:
         self._digests.read_open(partition.key)
 
     def answered(
-        self, diverged: Sequence[DivergedRange], is_followed: Callable[[ReplicaKey], bool]
+        self, diverged: Sequence[DivergedRange], is_agreed: Callable[[ReplicaKey], bool]
     ) -> None:
-        """The leader has what was sent; it wants to know the batches of these ranges."""
+        """The leader has what was sent, and has compared it where it found that the logs agree; it
+        requests the batches of these ranges."""
         for replica, digest, _, _ in self._sent:
             digests = self._digests.of(replica)
-            if digests is not None:
+            if digests is not None and is_agreed(replica):
                 digests.reported(digest)
         self._sent = []
         for replica, start, end in diverged:
-            if is_followed(replica):
+            if is_agreed(replica):
                 self._digests.read(replica, start, end, partial(self._list, replica))
+        for key in list(islice(self._followed, MAX_EXAMINED)):
+            partition, digests = self._followed.pop(key), self._digests.of(key)
+            if digests is None or not is_agreed(key):
+                self._followed[key] = partition
+            elif digests.is_on:
+                digests.report_again()
+                self.note(partition)
 
     def _list(self, replica: ReplicaKey, found: ReadBatches) -> None:
         if found.digest is not None and len(self._listed) < MAX_LISTED:

@@ -148,6 +148,7 @@ class ReplicaFetcher:
         for partition in partitions:
             key = partition.key
             self._partitions[key] = partition
+            self.digests.follow(partition)
             self._followed_since[key] = now
             self._held_back.pop(key, None)
             self._adding.pop(key, None)
@@ -369,10 +370,15 @@ class ReplicaFetcher:
         self._answered_at = asyncio.get_running_loop().time()
         self._events.reached(lives.leader)
         await self._take(response.results)
-        self.digests.answered(response.diverged, self._partitions.__contains__)
-        if not self._session.answered(response.session_id, response.results):
+        goes_on = self._session.answered(response.session_id, response.results)
+        self.digests.answered(response.diverged, self._is_agreed)
+        if not goes_on:
             self._begin_anew()
         return True
+
+    def _is_agreed(self, key: ReplicaKey) -> bool:
+        """Whether the leader has found that the log agrees with its own."""
+        return key in self._partitions and self._session.told(key) is not None
 
     def _failed(self, why: str, *, answered: bool) -> None:
         self._failures += 1

@@ -340,6 +340,31 @@ async def test_a_follower_reports_what_is_committed_until_it_is_answered(follows
     assert len(reports.next(5.0)) == 1
 
 
+async def test_a_new_leader_gets_what_the_former_one_was_sent(follows: Leader) -> None:
+    partition = follows.replicas.manager.find(KEY)
+    assert partition is not None
+    digests = KeptDigests()
+    digests.kept[KEY] = LogDigests(4, 0)
+    digests.kept[KEY].appended(follows.held)
+    former, reports = DigestReports(digests), DigestReports(digests)
+    former.note(partition)
+    sent = former.next(1.0)
+    former.answered((), lambda _: True)
+    assert [report.digest.start for report in sent] == [0, 4, 8]
+    assert list(former.next(2.0)) == []
+    former.forget(KEY)
+    reports.follow(partition)
+    reports.answered((), lambda _: False)
+    assert list(reports.next(3.0)) == []  # it compares nothing yet
+    reports.answered((), lambda _: True)
+    assert sorted(reports.next(4.0)) == sorted(sent)
+    reports.answered((), lambda _: False)  # it has compared nothing
+    assert sorted(reports.next(5.0)) == sorted(sent)
+    former.answered((), lambda _: True)  # late
+    reports.answered((), lambda _: True)
+    assert list(reports.next(6.0)) == []
+
+
 async def test_a_follower_lists_the_batches_that_its_leader_asks_for(follows: Leader) -> None:
     digests = follows.digests
     reports = DigestReports(digests)
