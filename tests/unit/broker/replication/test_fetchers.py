@@ -12,6 +12,7 @@ from tidelog_broker.background import Faults
 from tidelog_broker.log.errors import LogError
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.partition.partition import Partition
+from tidelog_broker.partition.range_digest import LogDigests
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replication.fetchers import Fetchers
 from tidelog_broker.replication.move_throttle import MoveThrottle
@@ -22,6 +23,7 @@ from tidelog_runtime.metadata.schema import LeaderAndIsr, Moving
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 from unit.broker.broker_parts import DiskNotes, KeptDigests, address_of, on, settled
 from unit.broker.fake_log import TOPIC_ID, FakeLog, Notes, epoch_of, state
+from unit.broker.log.builders import batches_from
 from unit.metadata.virtual_time import virtual_clock
 
 
@@ -42,6 +44,9 @@ class Broker:
         self._hurried: dict[tuple[str, bool], asyncio.Event] = {}
         self.state_changes = StateChangeLog("broker-3", virtual_clock())
         self.disk = DiskNotes()
+        self.digests = KeptDigests()
+        # By address: the ranges that were reported to that leader, by where they begin.
+        self.reported: dict[str, list[int]] = {}
         self.fetchers = Fetchers(
             self,
             self,
@@ -50,7 +55,7 @@ class Broker:
             Faults(),
             lambda _: False,
             MoveThrottle(3, MetadataCache(Keys("test")), virtual_clock(), lambda: None),
-            KeptDigests(),
+            self.digests,
         )
 
     def wall_ms(self) -> int:
@@ -75,6 +80,8 @@ class Broker:
             raise self.fault
         waiting = self.waiting_synced if request.synced else self.waiting
         assert address not in waiting, "two fetches of one kind at one leader"
+        starts = [reported.digest.start for reported in request.digests]
+        self.reported[address] = [*self.reported.get(address, []), *starts]
         lane = (address, request.synced)
         before = self._asked_for.get(lane, []) if request.session_id else []
         named = [entry.replica for entry in request.entries]
@@ -266,4 +273,20 @@ async def test_whoever_is_to_stop_follows_only_where_it_is_in_sync() -> None:
     broker.take(awaited, state(leader=2, epoch=6), 11)
     await settled()
     assert broker.waiting == {address_of(2): [on(1)]}
+    await broker.fetchers.close()
+
+
+async def test_each_new_leader_gets_the_reports_of_all_ranges() -> None:
+    broker = Broker()
+    digests = LogDigests(4, 0)
+    digests.appended(batches_from(0, 10))
+    broker.digests.kept[ReplicaKey(TOPIC_ID, 0)] = digests
+    partition = broker.new_partition(0, state(leader=1))
+    partition.high_watermark = 10
+    await asyncio.sleep(5)
+    assert sorted(broker.reported[address_of(1)]) == [0, 4, 8]
+    broker.take(partition, state(leader=2, epoch=6), 11)
+    await asyncio.sleep(5)
+    assert sorted(broker.reported[address_of(1)]) == [0, 4, 8]
+    assert sorted(broker.reported[address_of(2)]) == [0, 4, 8]
     await broker.fetchers.close()
