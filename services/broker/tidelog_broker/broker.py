@@ -20,7 +20,7 @@ import structlog
 from tidelog.inspection.model import OPENS_LOGS, READS_METADATA, REGISTERS, TAKES_STATES
 from tidelog.state_changes.event import NO_CHANGE, Cause, Kind, Stage
 from tidelog_broker.background import Faults, RunBlocking, retry_pause
-from tidelog_broker.clock_check import AppendClock, ClockCheck, Doubt, Reading, SteadyClock
+from tidelog_broker.clock_check import AppendClock, ClockCheck, Doubt, Reading, SteadyClock, hearing
 from tidelog_broker.config import BrokerConfig
 from tidelog_broker.damage.digest_check import DigestCheck
 from tidelog_broker.damage.disk_reports import DiskReports, disk_probe
@@ -236,7 +236,7 @@ class Broker:
         self._high_watermarks = HighWatermarkEvents(
             config.replica_lag_time_max_ms // 2, config.broker_id, state_changes
         )
-        self.manager.on_clock = self._heard_clock
+        self.manager.on_clock = hearing(clock, self.clock_check)
         self._maintenance = self._new_maintenance(clock)
         self.scrubber = Scrubber(
             disk,
@@ -313,12 +313,6 @@ class Broker:
             disk, directory, Reading(*check.believed(clock.monotonic_ms()), boot_id)
         )
         return check
-
-    def _heard_clock(self, broker_id: int, wall_ms: int) -> None:
-        own_ms, monotonic_ms = self._clock.wall_ms(), self._clock.monotonic_ms()
-        self.clock_check.heard(broker_id, wall_ms, monotonic_ms)
-        if not self.clock_check.is_steady(own_ms, monotonic_ms):
-            self.clock_check.check(own_ms, monotonic_ms)
 
     def _tell_clock(self, doubt: Doubt, end: str) -> None:
         """That nothing is deleted for its age from now on, or is again."""

@@ -160,6 +160,18 @@ class ClockCheck:
             self._on_change(doubt, why)
 
 
+def hearing(clock: Clock, check: ClockCheck) -> Callable[[int, int], None]:
+    """For each other broker's clock that is heard: looks again where that may settle something."""
+
+    def heard(broker_id: int, wall_ms: int) -> None:
+        own_ms, monotonic_ms = clock.wall_ms(), clock.monotonic_ms()
+        check.heard(broker_id, wall_ms, monotonic_ms)
+        if not check.is_steady(own_ms, monotonic_ms):
+            check.check(own_ms, monotonic_ms)
+
+    return heard
+
+
 class SteadyClock:
     """A `Clock` whose wall time does not take part in jumps: for how old something is."""
 
