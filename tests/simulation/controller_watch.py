@@ -3,13 +3,13 @@ watch that has left out a change would never make up for it."""
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from simulation.lag_watch import store_is_reachable
 from simulation.violation import Violation
+from simulation.watch import watch
 from tidelog_controller.shell.event_loop import EventLoop
 from tidelog_controller.state.context import Context
 from tidelog_runtime.metadata.keys import BrokerKey, ParsedKey, PartitionKey, TopicKey
@@ -41,14 +41,8 @@ class ControllerWatch:
         self._held: deque[Held] = deque()
 
     async def run(self) -> None:
-        """Until cancelled; a `Violation` ends the world's run."""
-        while True:
-            await asyncio.sleep(INTERVAL_MS / 1000)
-            try:
-                self.look()
-            except Violation as violation:
-                self._world.fail(violation)
-                return
+        """As `watch`."""
+        await watch(self._world, self.look, INTERVAL_MS)
 
     def look(self) -> None:
         """Raises `Violation`."""

@@ -7,7 +7,6 @@ its whole time again afterwards.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,6 +16,7 @@ from simulation.lag_watch import store_is_reachable
 from simulation.network import FAIR
 from simulation.partition_id import PartitionId
 from simulation.violation import Violation
+from simulation.watch import watch
 from tidelog_broker.damage.disk_reports import REPORT_INTERVAL_MS, REPORTED_AFTER_MS
 from tidelog_broker.partition.partition import Partition
 from tidelog_controller.state.failing_disks import REPORT_EXPIRY_MS
@@ -53,14 +53,8 @@ class DiskWatch:
         self._rests: dict[PartitionId, int] = {}
 
     async def run(self) -> None:
-        """Until cancelled; a `Violation` ends the world's run."""
-        while True:
-            await asyncio.sleep(INTERVAL_MS / 1000)
-            try:
-                self.look()
-            except Violation as violation:
-                self._world.fail(violation)
-                return
+        """As `watch`."""
+        await watch(self._world, self.look, INTERVAL_MS)
 
     def look(self) -> None:
         """Raises `Violation`."""

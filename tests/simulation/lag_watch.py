@@ -7,7 +7,6 @@ and has its whole time again afterwards.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from simulation.invariants import Invariants
 from simulation.network import FAIR
 from simulation.partition_id import PartitionId
 from simulation.violation import Violation
+from simulation.watch import watch
 from tidelog_broker.partition.partition import Partition
 from tidelog_runtime.metadata.schema import RUNNING, Member
 
@@ -59,14 +59,8 @@ class LagWatch:
         self._led: dict[tuple[int, PartitionId], _Led] = {}
 
     async def run(self) -> None:
-        """Until cancelled; a `Violation` ends the world's run."""
-        while True:
-            await asyncio.sleep(INTERVAL_MS / 1000)
-            try:
-                self.look()
-            except Violation as violation:
-                self._world.fail(violation)
-                return
+        """As `watch`."""
+        await watch(self._world, self.look, INTERVAL_MS)
 
     def look(self) -> None:
         """Raises `Violation`."""
