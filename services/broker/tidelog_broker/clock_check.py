@@ -91,7 +91,7 @@ class ClockCheck:
 
     def check(self, wall_ms: int, monotonic_ms: int) -> bool:
         """Whether the clock can be believed now."""
-        ahead_ms = wall_ms - monotonic_ms - self._offset_ms
+        ahead_ms = self._ahead_ms(wall_ms, monotonic_ms)
         skews = self.skews_ms(wall_ms, monotonic_ms).values()
         behind = sum(skew < -MAX_SKEW_MS for skew in skews)
         agreeing = sum(abs(skew) <= MAX_SKEW_MS for skew in skews)
@@ -130,13 +130,16 @@ class ClockCheck:
     def steady_ms(self, wall_ms: int, monotonic_ms: int) -> int:
         """The wall clock's time, or what monotonic progress makes of the believed one while the
         two are further apart than a time server steps a clock."""
-        believed_ms = monotonic_ms + self._offset_ms
-        return wall_ms if abs(wall_ms - believed_ms) <= MAX_STEP_MS else believed_ms
+        ahead_ms = self._ahead_ms(wall_ms, monotonic_ms)
+        return wall_ms if abs(ahead_ms) <= MAX_STEP_MS else wall_ms - ahead_ms
 
     def is_steady(self, wall_ms: int, monotonic_ms: int) -> bool:
         """Whether there is nothing that another look at the other brokers' clocks may settle."""
-        ahead_ms = wall_ms - monotonic_ms - self._offset_ms
-        return self.doubt is None and abs(ahead_ms) <= MAX_STEP_MS
+        return self.doubt is None and abs(self._ahead_ms(wall_ms, monotonic_ms)) <= MAX_STEP_MS
+
+    def _ahead_ms(self, wall_ms: int, monotonic_ms: int) -> int:
+        """Of the wall clock, beside monotonic progress since it was believed."""
+        return wall_ms - monotonic_ms - self._offset_ms
 
     def believed(self, monotonic_ms: int) -> tuple[int, int]:
         """The wall time that goes with this monotonic time, as far as the clock is believed; and
@@ -186,18 +189,10 @@ class SteadyClock:
         return self._check.steady_ms(self._clock.wall_ms(), self._clock.monotonic_ms())
 
 
-class AppendClock:
-    """A `Clock` for what is appended. Its wall time does not take part in jumps back. It does in
+class AppendClock(SteadyClock):
+    """For what is appended. Its wall time does not take part in jumps back. It does in
     jumps ahead: the clock may be right, as after the machine was suspended, and retention takes no
     time for evidence that is in the future (`log/retention.py`)."""
 
-    def __init__(self, clock: Clock, check: ClockCheck) -> None:
-        self._clock = clock
-        self._check = check
-
-    def monotonic_ms(self) -> int:
-        return self._clock.monotonic_ms()
-
     def wall_ms(self) -> int:
-        wall_ms = self._clock.wall_ms()
-        return max(wall_ms, self._check.steady_ms(wall_ms, self._clock.monotonic_ms()))
+        return max(self._clock.wall_ms(), super().wall_ms())
