@@ -11,7 +11,7 @@ PEERS_STAMP := $(VENV)/.installed-peers
 PROTOS := $(wildcard proto/tidelog/v1/*.proto)
 
 .PHONY: help demo up start test sim model mutants api-fuzz compose-test examples-test faults lint bench bench-peers bench-grow \
-	bench-console bench-spark-check bench-spark-read spark spark-kills screenshots proto dashboards lock system-deps clean
+	bench-pauses bench-console bench-spark-check bench-spark-read spark spark-kills screenshots proto dashboards lock system-deps clean
 
 help:
 	@echo "make demo         show the main job: produce, kill a leader and a controller, lose nothing"
@@ -26,6 +26,7 @@ help:
 	@echo "                  PARTS=\"name ...\" these alone, of throughput reading latency durability scale alone restart rolling history"
 	@echo "make bench-peers  the same work on Kafka and NATS JetStream, in turn; needs Maven and nats-server; QUICK=1 once, in short"
 	@echo "make bench-grow   measure growing and shrinking under load; QUICK=1 with little data"
+	@echo "make bench-pauses  measure how long the most expensive valid requests hold each service; 4 minutes"
 	@echo "make bench-console  measure the web console over 3,000 partitions; QUICK=1 over few"
 	@echo "make bench-spark-check  check a history of 100 million operations on Spark; QUICK=1 of one million"
 	@echo "make bench-spark-read  read ten million records by Spark, beside Kafka's own source on three brokers of Kafka; needs Maven; QUICK=1 half a million"
