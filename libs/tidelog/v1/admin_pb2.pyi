@@ -2284,7 +2284,11 @@ class SetMaintenanceRequest(_message.Message):
     DRY_RUN_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     maintenance: _builtins.bool
-    """False ends it; leadership returns by the rules of leader_balance, or by ElectPreferredLeaders."""
+    """False ends it. Leadership returns to preferred replicas by itself: every
+    leader_balance_interval_ms (5 minutes), for each broker that lacks more than
+    leader_imbalance_percent (10 %) of the leaderships that prefer it, unless leader_balance is
+    false. ElectPreferredLeaders does it at once.
+    """
     dry_run: _builtins.bool
     timeout_ms: _builtins.int
     """For its leaders to move."""

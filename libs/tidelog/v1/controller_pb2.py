@@ -23,28 +23,33 @@ _sym_db = _symbol_database.Default()
 
 
 from tidelog.v1 import errors_pb2 as tidelog_dot_v1_dot_errors__pb2
+from tidelog.v1 import inspect_pb2 as tidelog_dot_v1_dot_inspect__pb2
 from tidelog.v1 import replica_control_pb2 as tidelog_dot_v1_dot_replica__control__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1btidelog/v1/controller.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/errors.proto\x1a tidelog/v1/replica_control.proto\"z\n\x1fReportUnreachableLeadersRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12.\n\x07leaders\x18\x03 \x03(\x0b\x32\x1d.tidelog.v1.UnreachableLeader\"\x82\x01\n\x11UnreachableLeader\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x15\n\runanswered_ms\x18\x03 \x01(\x03\x12-\n\x06\x63hange\x18\x04 \x01(\x0b\x32\x1d.tidelog.v1.StateChangeOrigin\"D\n ReportUnreachableLeadersResponse\x12 \n\x05\x65rror\x18\x01 \x01(\x0b\x32\x11.tidelog.v1.Error\"~\n\x11ReportDiskRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x14\n\x0cis_rejecting\x18\x03 \x01(\x08\x12*\n\x03led\x18\x04 \x03(\x0b\x32\x1d.tidelog.v1.FailingLeadership\"\x92\x01\n\x11\x46\x61ilingLeadership\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x16\n\x0e\x66\x61iling_for_ms\x18\x04 \x01(\x03\x12-\n\x06\x63hange\x18\x05 \x01(\x0b\x32\x1d.tidelog.v1.StateChangeOrigin\"6\n\x12ReportDiskResponse\x12 \n\x05\x65rror\x18\x01 \x01(\x0b\x32\x11.tidelog.v1.Error2\xd7\x01\n\x11\x43ontrollerService\x12u\n\x18ReportUnreachableLeaders\x12+.tidelog.v1.ReportUnreachableLeadersRequest\x1a,.tidelog.v1.ReportUnreachableLeadersResponse\x12K\n\nReportDisk\x12\x1d.tidelog.v1.ReportDiskRequest\x1a\x1e.tidelog.v1.ReportDiskResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1btidelog/v1/controller.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/errors.proto\x1a\x18tidelog/v1/inspect.proto\x1a tidelog/v1/replica_control.proto\"z\n\x1fReportUnreachableLeadersRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12.\n\x07leaders\x18\x03 \x03(\x0b\x32\x1d.tidelog.v1.UnreachableLeader\"\x82\x01\n\x11UnreachableLeader\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x15\n\runanswered_ms\x18\x03 \x01(\x03\x12-\n\x06\x63hange\x18\x04 \x01(\x0b\x32\x1d.tidelog.v1.StateChangeOrigin\"D\n ReportUnreachableLeadersResponse\x12 \n\x05\x65rror\x18\x01 \x01(\x0b\x32\x11.tidelog.v1.Error\"~\n\x11ReportDiskRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x14\n\x0cis_rejecting\x18\x03 \x01(\x08\x12*\n\x03led\x18\x04 \x03(\x0b\x32\x1d.tidelog.v1.FailingLeadership\"\x92\x01\n\x11\x46\x61ilingLeadership\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x16\n\x0e\x66\x61iling_for_ms\x18\x04 \x01(\x03\x12-\n\x06\x63hange\x18\x05 \x01(\x0b\x32\x1d.tidelog.v1.StateChangeOrigin\"6\n\x12ReportDiskResponse\x12 \n\x05\x65rror\x18\x01 \x01(\x0b\x32\x11.tidelog.v1.Error\"\xb5\x01\n\x16\x41nnounceGatewayRequest\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0b\n\x03pid\x18\x03 \x01(\x05\x12\x15\n\rstarted_at_ms\x18\x04 \x01(\x03\x12\x0f\n\x07version\x18\x05 \x01(\t\x12\x13\n\x0bis_stopping\x18\x06 \x01(\x08\x12\x32\n\x0flimited_clients\x18\x07 \x03(\x0b\x32\x19.tidelog.v1.LimitedClient\";\n\x17\x41nnounceGatewayResponse\x12 \n\x05\x65rror\x18\x01 \x01(\x0b\x32\x11.tidelog.v1.Error2\xb3\x02\n\x11\x43ontrollerService\x12u\n\x18ReportUnreachableLeaders\x12+.tidelog.v1.ReportUnreachableLeadersRequest\x1a,.tidelog.v1.ReportUnreachableLeadersResponse\x12K\n\nReportDisk\x12\x1d.tidelog.v1.ReportDiskRequest\x1a\x1e.tidelog.v1.ReportDiskResponse\x12Z\n\x0f\x41nnounceGateway\x12\".tidelog.v1.AnnounceGatewayRequest\x1a#.tidelog.v1.AnnounceGatewayResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tidelog.v1.controller_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_REPORTUNREACHABLELEADERSREQUEST']._serialized_start=102
-  _globals['_REPORTUNREACHABLELEADERSREQUEST']._serialized_end=224
-  _globals['_UNREACHABLELEADER']._serialized_start=227
-  _globals['_UNREACHABLELEADER']._serialized_end=357
-  _globals['_REPORTUNREACHABLELEADERSRESPONSE']._serialized_start=359
-  _globals['_REPORTUNREACHABLELEADERSRESPONSE']._serialized_end=427
-  _globals['_REPORTDISKREQUEST']._serialized_start=429
-  _globals['_REPORTDISKREQUEST']._serialized_end=555
-  _globals['_FAILINGLEADERSHIP']._serialized_start=558
-  _globals['_FAILINGLEADERSHIP']._serialized_end=704
-  _globals['_REPORTDISKRESPONSE']._serialized_start=706
-  _globals['_REPORTDISKRESPONSE']._serialized_end=760
-  _globals['_CONTROLLERSERVICE']._serialized_start=763
-  _globals['_CONTROLLERSERVICE']._serialized_end=978
+  _globals['_REPORTUNREACHABLELEADERSREQUEST']._serialized_start=128
+  _globals['_REPORTUNREACHABLELEADERSREQUEST']._serialized_end=250
+  _globals['_UNREACHABLELEADER']._serialized_start=253
+  _globals['_UNREACHABLELEADER']._serialized_end=383
+  _globals['_REPORTUNREACHABLELEADERSRESPONSE']._serialized_start=385
+  _globals['_REPORTUNREACHABLELEADERSRESPONSE']._serialized_end=453
+  _globals['_REPORTDISKREQUEST']._serialized_start=455
+  _globals['_REPORTDISKREQUEST']._serialized_end=581
+  _globals['_FAILINGLEADERSHIP']._serialized_start=584
+  _globals['_FAILINGLEADERSHIP']._serialized_end=730
+  _globals['_REPORTDISKRESPONSE']._serialized_start=732
+  _globals['_REPORTDISKRESPONSE']._serialized_end=786
+  _globals['_ANNOUNCEGATEWAYREQUEST']._serialized_start=789
+  _globals['_ANNOUNCEGATEWAYREQUEST']._serialized_end=970
+  _globals['_ANNOUNCEGATEWAYRESPONSE']._serialized_start=972
+  _globals['_ANNOUNCEGATEWAYRESPONSE']._serialized_end=1031
+  _globals['_CONTROLLERSERVICE']._serialized_start=1034
+  _globals['_CONTROLLERSERVICE']._serialized_end=1341
 # @@protoc_insertion_point(module_scope)

@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from tidelog.v1 import errors_pb2 as _errors_pb2
+from tidelog.v1 import inspect_pb2 as _inspect_pb2
 from tidelog.v1 import replica_control_pb2 as _replica_control_pb2
 import builtins as _builtins
 import sys
@@ -225,3 +226,78 @@ class ReportDiskResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReportDiskResponse: _TypeAlias = ReportDiskResponse  # noqa: Y015
+
+@_typing.final
+class AnnounceGatewayRequest(_message.Message):
+    """One gateway process. Sent every 2 seconds, and once when the process stops in order."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    HOST_FIELD_NUMBER: _builtins.int
+    PID_FIELD_NUMBER: _builtins.int
+    STARTED_AT_MS_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    IS_STOPPING_FIELD_NUMBER: _builtins.int
+    LIMITED_CLIENTS_FIELD_NUMBER: _builtins.int
+    address: _builtins.str
+    """host:port at which others reach it, at most 256 bytes; a process at the same address takes the
+    place of the previous one. On a loopback address it does so on its own host alone.
+    """
+    host: _builtins.str
+    """Name of its machine or container, at most 256 bytes."""
+    pid: _builtins.int
+    started_at_ms: _builtins.int
+    """Wall clock, milliseconds since 1970."""
+    version: _builtins.str
+    """Release, at most 64 bytes."""
+    is_stopping: _builtins.bool
+    """It stops in order: its silence from now on is no fault."""
+    @_builtins.property
+    def limited_clients(self) -> _containers.RepeatedCompositeFieldContainer[_inspect_pb2.LimitedClient]:
+        """Clients some of whose requests or connections it rejected within the last minute, the last one
+        first. A controller keeps 10.
+        """
+
+    def __init__(
+        self,
+        *,
+        address: _builtins.str = ...,
+        host: _builtins.str = ...,
+        pid: _builtins.int = ...,
+        started_at_ms: _builtins.int = ...,
+        version: _builtins.str = ...,
+        is_stopping: _builtins.bool = ...,
+        limited_clients: _abc.Iterable[_inspect_pb2.LimitedClient] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "host", b"host", "is_stopping", b"is_stopping", "limited_clients", b"limited_clients", "pid", b"pid", "started_at_ms", b"started_at_ms", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AnnounceGatewayRequest: _TypeAlias = AnnounceGatewayRequest  # noqa: Y015
+
+@_typing.final
+class AnnounceGatewayResponse(_message.Message):
+    """Whether an AnnounceGatewayRequest was accepted."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def error(self) -> _errors_pb2.Error:
+        """Unset: accepted. INVALID_REQUEST: a text is empty or too long."""
+
+    def __init__(
+        self,
+        *,
+        error: _errors_pb2.Error | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AnnounceGatewayResponse: _TypeAlias = AnnounceGatewayResponse  # noqa: Y015

@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class ControllerServiceStub:
-    """What brokers tell the active controller. Another one answers NOT_CONTROLLER.
+    """What brokers tell the active controller. Another one answers NOT_CONTROLLER, but for what
+    gateways announce: that every controller takes.
     """
 
     def __init__(self, channel):
@@ -45,10 +46,16 @@ class ControllerServiceStub:
                 request_serializer=tidelog_dot_v1_dot_controller__pb2.ReportDiskRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_controller__pb2.ReportDiskResponse.FromString,
                 _registered_method=True)
+        self.AnnounceGateway = channel.unary_unary(
+                '/tidelog.v1.ControllerService/AnnounceGateway',
+                request_serializer=tidelog_dot_v1_dot_controller__pb2.AnnounceGatewayRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_controller__pb2.AnnounceGatewayResponse.FromString,
+                _registered_method=True)
 
 
 class ControllerServiceServicer:
-    """What brokers tell the active controller. Another one answers NOT_CONTROLLER.
+    """What brokers tell the active controller. Another one answers NOT_CONTROLLER, but for what
+    gateways announce: that every controller takes.
     """
 
     def ReportUnreachableLeaders(self, request, context):
@@ -68,6 +75,14 @@ class ControllerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AnnounceGateway(self, request, context):
+        """Says that a gateway (REST API and console) runs, or that it stops. Sent to every controller,
+        which keeps it in memory alone.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControllerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -81,6 +96,11 @@ def add_ControllerServiceServicer_to_server(servicer, server):
                     request_deserializer=tidelog_dot_v1_dot_controller__pb2.ReportDiskRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_controller__pb2.ReportDiskResponse.SerializeToString,
             ),
+            'AnnounceGateway': grpc.unary_unary_rpc_method_handler(
+                    servicer.AnnounceGateway,
+                    request_deserializer=tidelog_dot_v1_dot_controller__pb2.AnnounceGatewayRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_controller__pb2.AnnounceGatewayResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'tidelog.v1.ControllerService', rpc_method_handlers)
@@ -90,7 +110,8 @@ def add_ControllerServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ControllerService:
-    """What brokers tell the active controller. Another one answers NOT_CONTROLLER.
+    """What brokers tell the active controller. Another one answers NOT_CONTROLLER, but for what
+    gateways announce: that every controller takes.
     """
 
     @staticmethod
@@ -137,6 +158,33 @@ class ControllerService:
             '/tidelog.v1.ControllerService/ReportDisk',
             tidelog_dot_v1_dot_controller__pb2.ReportDiskRequest.SerializeToString,
             tidelog_dot_v1_dot_controller__pb2.ReportDiskResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AnnounceGateway(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.ControllerService/AnnounceGateway',
+            tidelog_dot_v1_dot_controller__pb2.AnnounceGatewayRequest.SerializeToString,
+            tidelog_dot_v1_dot_controller__pb2.AnnounceGatewayResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -27,7 +27,9 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ControllerServiceStub:
-    """What brokers tell the active controller. Another one answers NOT_CONTROLLER."""
+    """What brokers tell the active controller. Another one answers NOT_CONTROLLER, but for what
+    gateways announce: that every controller takes.
+    """
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -42,10 +44,16 @@ class ControllerServiceStub:
     """Reports that the disk of this broker rejects writes, and which of the partitions that
     it leads are affected. An in-sync replica on another broker takes over their leadership.
     """
+    AnnounceGateway: _grpc.UnaryUnaryMultiCallable[_controller_pb2.AnnounceGatewayRequest, _controller_pb2.AnnounceGatewayResponse]
+    """Says that a gateway (REST API and console) runs, or that it stops. Sent to every controller,
+    which keeps it in memory alone.
+    """
 
 @_typing.type_check_only
 class ControllerServiceAsyncStub(ControllerServiceStub):
-    """What brokers tell the active controller. Another one answers NOT_CONTROLLER."""
+    """What brokers tell the active controller. Another one answers NOT_CONTROLLER, but for what
+    gateways announce: that every controller takes.
+    """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ReportUnreachableLeaders: _aio.UnaryUnaryMultiCallable[_controller_pb2.ReportUnreachableLeadersRequest, _controller_pb2.ReportUnreachableLeadersResponse]  # type: ignore[assignment]
@@ -57,9 +65,15 @@ class ControllerServiceAsyncStub(ControllerServiceStub):
     """Reports that the disk of this broker rejects writes, and which of the partitions that
     it leads are affected. An in-sync replica on another broker takes over their leadership.
     """
+    AnnounceGateway: _aio.UnaryUnaryMultiCallable[_controller_pb2.AnnounceGatewayRequest, _controller_pb2.AnnounceGatewayResponse]  # type: ignore[assignment]
+    """Says that a gateway (REST API and console) runs, or that it stops. Sent to every controller,
+    which keeps it in memory alone.
+    """
 
 class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
-    """What brokers tell the active controller. Another one answers NOT_CONTROLLER."""
+    """What brokers tell the active controller. Another one answers NOT_CONTROLLER, but for what
+    gateways announce: that every controller takes.
+    """
 
     @_abc_1.abstractmethod
     def ReportUnreachableLeaders(
@@ -80,6 +94,16 @@ class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_controller_pb2.ReportDiskResponse, _abc.Awaitable[_controller_pb2.ReportDiskResponse]]:
         """Reports that the disk of this broker rejects writes, and which of the partitions that
         it leads are affected. An in-sync replica on another broker takes over their leadership.
+        """
+
+    @_abc_1.abstractmethod
+    def AnnounceGateway(
+        self,
+        request: _controller_pb2.AnnounceGatewayRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_controller_pb2.AnnounceGatewayResponse, _abc.Awaitable[_controller_pb2.AnnounceGatewayResponse]]:
+        """Says that a gateway (REST API and console) runs, or that it stops. Sent to every controller,
+        which keeps it in memory alone.
         """
 
 def add_ControllerServiceServicer_to_server(servicer: ControllerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -117,7 +117,9 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     ERROR_CODE_UNKNOWN_BROKER: _ErrorCode.ValueType  # 57
     """Not retriable. A broker of this id is not known, or is not as the request needs it."""
     ERROR_CODE_NOT_ENOUGH_BROKERS: _ErrorCode.ValueType  # 58
-    """Not retriable. What is asked for would leave too few brokers for a topic."""
+    """Not retriable. What is asked for would leave too few brokers for a topic, or would give a broker
+    more replicas than it may hold.
+    """
     ERROR_CODE_NOT_CONFIRMED: _ErrorCode.ValueType  # 59
     """Not retriable. Data would be deleted, and the request does not name what once more."""
     ERROR_CODE_NOT_CONTROLLER: _ErrorCode.ValueType  # 60
@@ -257,7 +259,9 @@ ERROR_CODE_INVALID_ASSIGNMENT: ErrorCode.ValueType  # 56
 ERROR_CODE_UNKNOWN_BROKER: ErrorCode.ValueType  # 57
 """Not retriable. A broker of this id is not known, or is not as the request needs it."""
 ERROR_CODE_NOT_ENOUGH_BROKERS: ErrorCode.ValueType  # 58
-"""Not retriable. What is asked for would leave too few brokers for a topic."""
+"""Not retriable. What is asked for would leave too few brokers for a topic, or would give a broker
+more replicas than it may hold.
+"""
 ERROR_CODE_NOT_CONFIRMED: ErrorCode.ValueType  # 59
 """Not retriable. Data would be deleted, and the request does not name what once more."""
 ERROR_CODE_NOT_CONTROLLER: ErrorCode.ValueType  # 60

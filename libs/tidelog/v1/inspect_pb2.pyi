@@ -313,7 +313,7 @@ Global___DescribeServiceResponse: _TypeAlias = DescribeServiceResponse  # noqa: 
 
 @_typing.final
 class LimitedClient(_message.Message):
-    """A client address that is at a limit of this service."""
+    """A client address that is at a limit of a service."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -324,13 +324,17 @@ class LimitedClient(_message.Message):
     LAST_MS_FIELD_NUMBER: _builtins.int
     address: _builtins.str
     limit: _builtins.str
-    """Name of the setting: "max_client_requests" (of all clients together), "max_requests_per_client"
-    or "max_connections_per_client".
+    """Name of the setting: of brokers and controllers "max_client_requests" (of all clients together),
+    "max_requests_per_client" or "max_connections_per_client"; of gateways the last two, and of all
+    clients together "max_concurrent_requests", "max_concurrent_streams", "connections", and
+    "body_bytes" (of request bodies that are being received).
     """
     value: _builtins.int
     """What it allows."""
     rejected: _builtins.int
-    """Requests of this address that it rejected, since there was none for a minute."""
+    """Requests of this address that it rejected, and idle connections that it closed, since there
+    was none for a minute.
+    """
     last_ms: _builtins.int
     """Milliseconds since the last of them."""
     def __init__(
@@ -367,6 +371,8 @@ class StoreHealth(_message.Message):
     LAST_SLOW_AGO_MS_FIELD_NUMBER: _builtins.int
     FAILED_TRIES_FIELD_NUMBER: _builtins.int
     MEMBERS_FIELD_NUMBER: _builtins.int
+    WRITE_PROBLEM_FIELD_NUMBER: _builtins.int
+    REJECTS_WRITES_MS_FIELD_NUMBER: _builtins.int
     unreachable_ms: _builtins.int
     """Since when it has not answered, milliseconds ago; -1: it answers."""
     problem: _builtins.str
@@ -378,11 +384,17 @@ class StoreHealth(_message.Message):
     max_latency_ago_ms: _builtins.int
     """How long ago that answer came, in milliseconds; -1: none."""
     last_slow_ago_ms: _builtins.int
-    """How long ago an answer came last that took half a second or more, in milliseconds; -1: none
-    within the last minute.
+    """How long ago an answer came last that took half a second or more, or a request failed without
+    one, in milliseconds; -1: none within the last minute.
     """
     failed_tries: _builtins.int
     """Requests of the last minute that had no answer; each counts in max_latency_ms with its wait."""
+    write_problem: _builtins.str
+    """Why it rejects writes though it answers reads, as it says itself; empty: it takes them, as far
+    as is known.
+    """
+    rejects_writes_ms: _builtins.int
+    """Since when it rejects them, milliseconds ago; -1: it does not."""
     @_builtins.property
     def quick_answers_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """How long ago it was asked what it answered within half a second, in milliseconds: at most
@@ -405,10 +417,12 @@ class StoreHealth(_message.Message):
         last_slow_ago_ms: _builtins.int = ...,
         failed_tries: _builtins.int = ...,
         members: _abc.Iterable[Global___StoreMember] | None = ...,
+        write_problem: _builtins.str = ...,
+        rejects_writes_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["failed_tries", b"failed_tries", "last_latency_ms", b"last_latency_ms", "last_slow_ago_ms", b"last_slow_ago_ms", "max_latency_ago_ms", b"max_latency_ago_ms", "max_latency_ms", b"max_latency_ms", "members", b"members", "problem", b"problem", "quick_answers_ms", b"quick_answers_ms", "unreachable_ms", b"unreachable_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failed_tries", b"failed_tries", "last_latency_ms", b"last_latency_ms", "last_slow_ago_ms", b"last_slow_ago_ms", "max_latency_ago_ms", b"max_latency_ago_ms", "max_latency_ms", b"max_latency_ms", "members", b"members", "problem", b"problem", "quick_answers_ms", b"quick_answers_ms", "rejects_writes_ms", b"rejects_writes_ms", "unreachable_ms", b"unreachable_ms", "write_problem", b"write_problem"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -426,9 +440,11 @@ class StoreMember(_message.Message):
     address: _builtins.str
     """host:port."""
     unreachable_ms: _builtins.int
-    """Since when it has not answered, milliseconds ago; -1: it answers, or was not asked yet."""
+    """Since when it has not answered, milliseconds ago; -1: it answers, has failed only once, or was
+    not asked yet.
+    """
     problem: _builtins.str
-    """What the last request to it ended with, where it does not answer."""
+    """What the last failed request to it ended with; empty: it answers."""
     def __init__(
         self,
         *,
@@ -471,12 +487,15 @@ class BrokerState(_message.Message):
     ELECTIONS_FIELD_NUMBER: _builtins.int
     PRESSURES_FIELD_NUMBER: _builtins.int
     REJECTED_REQUESTS_FIELD_NUMBER: _builtins.int
+    SAMPLED_KEYS_FIELD_NUMBER: _builtins.int
     PREVIOUS_END_FIELD_NUMBER: _builtins.int
     BOOT_ID_FIELD_NUMBER: _builtins.int
     DISK_FREE_INODES_FIELD_NUMBER: _builtins.int
     DISK_INODES_FIELD_NUMBER: _builtins.int
     CLOCKS_FIELD_NUMBER: _builtins.int
     CLOCK_DOUBT_FIELD_NUMBER: _builtins.int
+    REPAIRED_DAMAGE_FIELD_NUMBER: _builtins.int
+    MISSING_CONTROLLERS_FIELD_NUMBER: _builtins.int
     broker_epoch: _builtins.int
     """Creation revision of its registration; 0: it has none."""
     state: _builtins.str
@@ -548,8 +567,14 @@ class BrokerState(_message.Message):
 
     @_builtins.property
     def rejected_requests(self) -> _containers.RepeatedCompositeFieldContainer[Global___RejectedRequests]:
-        """Produce requests of the last minute that were rejected for good, by topic and reason; at most
-        200 of these pairs.
+        """Produce requests of the last minute that were rejected for good, and consumers' fetches for
+        records that retention had deleted, by topic and reason; at most 200 of either.
+        """
+
+    @_builtins.property
+    def sampled_keys(self) -> _containers.RepeatedCompositeFieldContainer[Global___SampledKeys]:
+        """Keys of records that were written within the last minute to partitions that it leads; at most
+        16 of each of 200 partitions.
         """
 
     @_builtins.property
@@ -561,6 +586,14 @@ class BrokerState(_message.Message):
     @_builtins.property
     def clock_doubt(self) -> Global___ClockDoubt:
         """Set while this broker doubts its own wall clock."""
+
+    @_builtins.property
+    def repaired_damage(self) -> _containers.RepeatedCompositeFieldContainer[Global___RepairedDamage]:
+        """Of its replicas, within the last hour and since it started; at most 100."""
+
+    @_builtins.property
+    def missing_controllers(self) -> _containers.RepeatedCompositeFieldContainer[Global___MissingController]:
+        """As ControllerState reports them, for when no controller does."""
 
     def __init__(
         self,
@@ -586,20 +619,57 @@ class BrokerState(_message.Message):
         elections: Global___RecentElections | None = ...,
         pressures: _abc.Iterable[Global___BrokerPressure] | None = ...,
         rejected_requests: _abc.Iterable[Global___RejectedRequests] | None = ...,
+        sampled_keys: _abc.Iterable[Global___SampledKeys] | None = ...,
         previous_end: _builtins.str = ...,
         boot_id: _builtins.str = ...,
         disk_free_inodes: _builtins.int = ...,
         disk_inodes: _builtins.int = ...,
         clocks: _abc.Iterable[Global___HeardClock] | None = ...,
         clock_doubt: Global___ClockDoubt | None = ...,
+        repaired_damage: _abc.Iterable[Global___RepairedDamage] | None = ...,
+        missing_controllers: _abc.Iterable[Global___MissingController] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["clock_doubt", b"clock_doubt", "elections", b"elections"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "broker_epoch", b"broker_epoch", "clock_doubt", b"clock_doubt", "clocks", b"clocks", "controller_address", b"controller_address", "controller_epoch", b"controller_epoch", "controllers", b"controllers", "departures", b"departures", "disk_free_bytes", b"disk_free_bytes", "disk_free_inodes", b"disk_free_inodes", "disk_inodes", b"disk_inodes", "elections", b"elections", "has_full_state", b"has_full_state", "heard", b"heard", "leader_count", b"leader_count", "move_bytes_per_second", b"move_bytes_per_second", "pressures", b"pressures", "previous_end", b"previous_end", "registered", b"registered", "rejected_requests", b"rejected_requests", "rejected_starts", b"rejected_starts", "replica_count", b"replica_count", "replicas", b"replicas", "start_done", b"start_done", "start_phase", b"start_phase", "start_total", b"start_total", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "broker_epoch", b"broker_epoch", "clock_doubt", b"clock_doubt", "clocks", b"clocks", "controller_address", b"controller_address", "controller_epoch", b"controller_epoch", "controllers", b"controllers", "departures", b"departures", "disk_free_bytes", b"disk_free_bytes", "disk_free_inodes", b"disk_free_inodes", "disk_inodes", b"disk_inodes", "elections", b"elections", "has_full_state", b"has_full_state", "heard", b"heard", "leader_count", b"leader_count", "missing_controllers", b"missing_controllers", "move_bytes_per_second", b"move_bytes_per_second", "pressures", b"pressures", "previous_end", b"previous_end", "registered", b"registered", "rejected_requests", b"rejected_requests", "rejected_starts", b"rejected_starts", "repaired_damage", b"repaired_damage", "replica_count", b"replica_count", "replicas", b"replicas", "sampled_keys", b"sampled_keys", "start_done", b"start_done", "start_phase", b"start_phase", "start_total", b"start_total", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___BrokerState: _TypeAlias = BrokerState  # noqa: Y015
+
+@_typing.final
+class RepairedDamage(_message.Message):
+    """A replica whose bytes on the disk were damaged, and that was repaired."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    FOUND_AT_MS_FIELD_NUMBER: _builtins.int
+    REPAIRED_AT_MS_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    partition: _builtins.int
+    found_at_ms: _builtins.int
+    """Milliseconds since 1970."""
+    repaired_at_ms: _builtins.int
+    reason: _builtins.str
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        partition: _builtins.int = ...,
+        found_at_ms: _builtins.int = ...,
+        repaired_at_ms: _builtins.int = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["found_at_ms", b"found_at_ms", "partition", b"partition", "reason", b"reason", "repaired_at_ms", b"repaired_at_ms", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RepairedDamage: _TypeAlias = RepairedDamage  # noqa: Y015
 
 @_typing.final
 class HeardClock(_message.Message):
@@ -670,7 +740,9 @@ class RejectedRequests(_message.Message):
     reason: _builtins.str
     """Name of the error code."""
     count: _builtins.int
-    """Within the last minute, at most 1,000."""
+    """Within the last minute, at most 1,000. Of fetches for deleted records (OFFSET_OUT_OF_RANGE):
+    within the last five minutes, at most 100, of that partition of the topic that has most.
+    """
     last_ms: _builtins.int
     """Milliseconds since the last of them."""
     message: _builtins.str
@@ -691,6 +763,70 @@ class RejectedRequests(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RejectedRequests: _TypeAlias = RejectedRequests  # noqa: Y015
+
+@_typing.final
+class SampledKeys(_message.Message):
+    """Keys that were written to a partition: those of the smallest hashes, so that the samples of other
+    partitions hold the same ones.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    KEYS_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    partition: _builtins.int
+    partitions: _builtins.int
+    """How many the topic has."""
+    @_builtins.property
+    def keys(self) -> _containers.RepeatedCompositeFieldContainer[Global___KeyPlacement]: ...
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        partition: _builtins.int = ...,
+        partitions: _builtins.int = ...,
+        keys: _abc.Iterable[Global___KeyPlacement] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["keys", b"keys", "partition", b"partition", "partitions", b"partitions", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SampledKeys: _TypeAlias = SampledKeys  # noqa: Y015
+
+@_typing.final
+class KeyPlacement(_message.Message):
+    """One key of a sample, and when it was written there."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_HASH_FIELD_NUMBER: _builtins.int
+    IS_STANDARD_FIELD_NUMBER: _builtins.int
+    LAST_MS_FIELD_NUMBER: _builtins.int
+    key_hash: _builtins.int
+    """BLAKE2b of the key, 63 bits."""
+    is_standard: _builtins.bool
+    """Whether the standard partitioner (CRC32C of the key, modulo the partitions) puts it here."""
+    last_ms: _builtins.int
+    """Milliseconds since it was last written here."""
+    def __init__(
+        self,
+        *,
+        key_hash: _builtins.int = ...,
+        is_standard: _builtins.bool = ...,
+        last_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_standard", b"is_standard", "key_hash", b"key_hash", "last_ms", b"last_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KeyPlacement: _TypeAlias = KeyPlacement  # noqa: Y015
 
 @_typing.final
 class BrokerPressure(_message.Message):
@@ -749,6 +885,9 @@ class RecentElections(_message.Message):
     PARTITION_FIELD_NUMBER: _builtins.int
     WINDOW_MS_FIELD_NUMBER: _builtins.int
     LAST_MS_FIELD_NUMBER: _builtins.int
+    STANDSTILLS_FIELD_NUMBER: _builtins.int
+    LONGEST_STANDSTILL_MS_FIELD_NUMBER: _builtins.int
+    LAST_STANDSTILL_MS_FIELD_NUMBER: _builtins.int
     controllers: _builtins.int
     """Changes of the active controller."""
     registrations_lost: _builtins.int
@@ -762,6 +901,13 @@ class RecentElections(_message.Message):
     """The counts are those of so many milliseconds."""
     last_ms: _builtins.int
     """Milliseconds since the last of all these; -1: there was none."""
+    standstills: _builtins.int
+    """How often this broker's process did not run for a second or longer, and the longest of these
+    gaps in milliseconds.
+    """
+    longest_standstill_ms: _builtins.int
+    last_standstill_ms: _builtins.int
+    """Milliseconds since the last of them ended; -1: there was none."""
     def __init__(
         self,
         *,
@@ -772,14 +918,83 @@ class RecentElections(_message.Message):
         partition: _builtins.int = ...,
         window_ms: _builtins.int = ...,
         last_ms: _builtins.int = ...,
+        standstills: _builtins.int = ...,
+        longest_standstill_ms: _builtins.int = ...,
+        last_standstill_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["controllers", b"controllers", "last_ms", b"last_ms", "leaders", b"leaders", "partition", b"partition", "registrations_lost", b"registrations_lost", "topic", b"topic", "window_ms", b"window_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["controllers", b"controllers", "last_ms", b"last_ms", "last_standstill_ms", b"last_standstill_ms", "leaders", b"leaders", "longest_standstill_ms", b"longest_standstill_ms", "partition", b"partition", "registrations_lost", b"registrations_lost", "standstills", b"standstills", "topic", b"topic", "window_ms", b"window_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RecentElections: _TypeAlias = RecentElections  # noqa: Y015
+
+@_typing.final
+class LeaseEnds(_message.Message):
+    """How often leases of one broker have ended within the window, as the active controller has seen."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BROKER_ID_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    WINDOW_MS_FIELD_NUMBER: _builtins.int
+    LAST_MS_FIELD_NUMBER: _builtins.int
+    broker_id: _builtins.int
+    count: _builtins.int
+    window_ms: _builtins.int
+    """The count is that of so many milliseconds."""
+    last_ms: _builtins.int
+    """Milliseconds since the last of them."""
+    def __init__(
+        self,
+        *,
+        broker_id: _builtins.int = ...,
+        count: _builtins.int = ...,
+        window_ms: _builtins.int = ...,
+        last_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id", "count", b"count", "last_ms", b"last_ms", "window_ms", b"window_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LeaseEnds: _TypeAlias = LeaseEnds  # noqa: Y015
+
+@_typing.final
+class BrokerConnection(_message.Message):
+    """The connection of the active controller to a registered broker."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BROKER_ID_FIELD_NUMBER: _builtins.int
+    BROKER_EPOCH_FIELD_NUMBER: _builtins.int
+    BROKEN_MS_FIELD_NUMBER: _builtins.int
+    DIAL_FIELD_NUMBER: _builtins.int
+    broker_id: _builtins.int
+    broker_epoch: _builtins.int
+    broken_ms: _builtins.int
+    """Since when there is none, milliseconds ago; -1: it stands."""
+    dial: _builtins.str
+    """How a plain connect to its address ended last, where there is none: "accepted", "no_answer",
+    "refused", "unresolved".
+    """
+    def __init__(
+        self,
+        *,
+        broker_id: _builtins.int = ...,
+        broker_epoch: _builtins.int = ...,
+        broken_ms: _builtins.int = ...,
+        dial: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broken_ms", b"broken_ms", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "dial", b"dial"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BrokerConnection: _TypeAlias = BrokerConnection  # noqa: Y015
 
 @_typing.final
 class HeardBroker(_message.Message):
@@ -790,21 +1005,27 @@ class HeardBroker(_message.Message):
     BROKER_ID_FIELD_NUMBER: _builtins.int
     LAST_FETCH_MS_FIELD_NUMBER: _builtins.int
     LAST_ANSWER_MS_FIELD_NUMBER: _builtins.int
+    UNANSWERED_MS_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     last_fetch_ms: _builtins.int
     """Since its last replica fetch came, in milliseconds; -1: none has."""
     last_answer_ms: _builtins.int
     """Since it last answered a replica fetch, in milliseconds; -1: it never has."""
+    unanswered_ms: _builtins.int
+    """Since the first replica fetch that it has left without an answer was sent, in milliseconds;
+    -1: there is none, or it waits no longer than it may.
+    """
     def __init__(
         self,
         *,
         broker_id: _builtins.int = ...,
         last_fetch_ms: _builtins.int = ...,
         last_answer_ms: _builtins.int = ...,
+        unanswered_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id", "last_answer_ms", b"last_answer_ms", "last_fetch_ms", b"last_fetch_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id", "last_answer_ms", b"last_answer_ms", "last_fetch_ms", b"last_fetch_ms", "unanswered_ms", b"unanswered_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -886,11 +1107,14 @@ class RejectedStart(_message.Message):
     HOST_FIELD_NUMBER: _builtins.int
     DATA_DIR_FIELD_NUMBER: _builtins.int
     DIRECTORY_ID_FIELD_NUMBER: _builtins.int
+    HAS_RUN_SINCE_FIELD_NUMBER: _builtins.int
+    AFTER_REGISTRATION_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     at_ms: _builtins.int
     """Wall clock of that process, milliseconds since 1970."""
     cause: _builtins.str
-    """"broker_id_in_use", "waits_for_lease", "data_directory", "store", "address", "disk", "other".
+    """"broker_id_in_use", "waits_for_lease", "data_directory", "directory_in_use", "store", "address",
+    "disk", "other". "unfinished": it began after one that was rejected, and has not registered.
     "fault": it had started, and ended because one of its tasks failed.
     """
     reason: _builtins.str
@@ -902,6 +1126,12 @@ class RejectedStart(_message.Message):
     host: _builtins.str
     data_dir: _builtins.str
     directory_id: _builtins.str
+    has_run_since: _builtins.bool
+    """A broker of this id has registered, or stopped in order, since: by revisions of the store."""
+    after_registration: _builtins.bool
+    """No registration of the id stood when this was reported: it is newer than the end of the last
+    one, whatever clocks say.
+    """
     def __init__(
         self,
         *,
@@ -913,10 +1143,12 @@ class RejectedStart(_message.Message):
         host: _builtins.str = ...,
         data_dir: _builtins.str = ...,
         directory_id: _builtins.str = ...,
+        has_run_since: _builtins.bool = ...,
+        after_registration: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "at_ms", b"at_ms", "broker_id", b"broker_id", "cause", b"cause", "data_dir", b"data_dir", "directory_id", b"directory_id", "host", b"host", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "after_registration", b"after_registration", "at_ms", b"at_ms", "broker_id", b"broker_id", "cause", b"cause", "data_dir", b"data_dir", "directory_id", b"directory_id", "has_run_since", b"has_run_since", "host", b"host", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1159,6 +1391,8 @@ class LeaderState(_message.Message):
     REFUSED_BELOW_MIN_ISR_FIELD_NUMBER: _builtins.int
     LAST_REFUSED_MS_FIELD_NUMBER: _builtins.int
     WAITING_CONSUMERS_FIELD_NUMBER: _builtins.int
+    WRITTEN_BYTES_PER_SECOND_FIELD_NUMBER: _builtins.int
+    MOST_WRITTEN_BYTES_PER_SECOND_FIELD_NUMBER: _builtins.int
     hw_stalled_ms: _builtins.int
     """Since when records wait to be committed and the high watermark has not moved,
     milliseconds ago; -1: nothing waits.
@@ -1167,6 +1401,13 @@ class LeaderState(_message.Message):
     """acks=all appends that were refused for want of replicas in sync, in this epoch."""
     last_refused_ms: _builtins.int
     """Milliseconds since the last of them; -1: none."""
+    written_bytes_per_second: _builtins.int
+    """Of a partition to which a move adds replicas: bytes per second that were appended within the
+    last seconds, where a single burst counts for nothing. Unset: no replica is added, or the rate
+    is not known.
+    """
+    most_written_bytes_per_second: _builtins.int
+    """The same of those seconds in which most was appended."""
     @_builtins.property
     def maximal_isr(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Replicas whose end offsets hold the high watermark."""
@@ -1186,12 +1427,21 @@ class LeaderState(_message.Message):
         refused_below_min_isr: _builtins.int = ...,
         last_refused_ms: _builtins.int = ...,
         waiting_consumers: _abc.Iterable[Global___WaitingConsumer] | None = ...,
+        written_bytes_per_second: _builtins.int | None = ...,
+        most_written_bytes_per_second: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_most_written_bytes_per_second", b"_most_written_bytes_per_second", "_written_bytes_per_second", b"_written_bytes_per_second", "most_written_bytes_per_second", b"most_written_bytes_per_second", "written_bytes_per_second", b"written_bytes_per_second"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["followers", b"followers", "hw_stalled_ms", b"hw_stalled_ms", "last_refused_ms", b"last_refused_ms", "maximal_isr", b"maximal_isr", "refused_below_min_isr", b"refused_below_min_isr", "waiting_consumers", b"waiting_consumers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_most_written_bytes_per_second", b"_most_written_bytes_per_second", "_written_bytes_per_second", b"_written_bytes_per_second", "followers", b"followers", "hw_stalled_ms", b"hw_stalled_ms", "last_refused_ms", b"last_refused_ms", "maximal_isr", b"maximal_isr", "most_written_bytes_per_second", b"most_written_bytes_per_second", "refused_below_min_isr", b"refused_below_min_isr", "waiting_consumers", b"waiting_consumers", "written_bytes_per_second", b"written_bytes_per_second"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__most_written_bytes_per_second: _TypeAlias = _typing.Literal["most_written_bytes_per_second"]  # noqa: Y015
+    _WhichOneofArgType__most_written_bytes_per_second: _TypeAlias = _typing.Literal["_most_written_bytes_per_second", b"_most_written_bytes_per_second"]  # noqa: Y015
+    _WhichOneofReturnType__written_bytes_per_second: _TypeAlias = _typing.Literal["written_bytes_per_second"]  # noqa: Y015
+    _WhichOneofArgType__written_bytes_per_second: _TypeAlias = _typing.Literal["_written_bytes_per_second", b"_written_bytes_per_second"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__most_written_bytes_per_second) -> _WhichOneofReturnType__most_written_bytes_per_second | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__written_bytes_per_second) -> _WhichOneofReturnType__written_bytes_per_second | None: ...
 
 Global___LeaderState: _TypeAlias = LeaderState  # noqa: Y015
 
@@ -1337,6 +1587,10 @@ class ControllerState(_message.Message):
     REJECTED_STARTS_FIELD_NUMBER: _builtins.int
     MISSING_CONTROLLERS_FIELD_NUMBER: _builtins.int
     PRESSURES_FIELD_NUMBER: _builtins.int
+    IN_MAINTENANCE_FIELD_NUMBER: _builtins.int
+    GATEWAYS_FIELD_NUMBER: _builtins.int
+    LEASE_ENDS_FIELD_NUMBER: _builtins.int
+    CONNECTIONS_FIELD_NUMBER: _builtins.int
     active: _builtins.bool
     controller_epoch: _builtins.int
     active_address: _builtins.str
@@ -1381,6 +1635,24 @@ class ControllerState(_message.Message):
     def pressures(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokerPressure]:
         """Ordered by broker id."""
 
+    @_builtins.property
+    def in_maintenance(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Brokers in maintenance, in ascending order: they lead only what no other replica can."""
+
+    @_builtins.property
+    def gateways(self) -> _containers.RepeatedCompositeFieldContainer[Global___AnnouncedGateway]:
+        """Gateways that this controller has heard within the last day, ordered by address and host; also
+        reported by a standby. At most 100.
+        """
+
+    @_builtins.property
+    def lease_ends(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeaseEnds]:
+        """Ordered by id; those of brokers whose leases did not end within the window are left out."""
+
+    @_builtins.property
+    def connections(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokerConnection]:
+        """One for each registered broker, ordered by id."""
+
     def __init__(
         self,
         *,
@@ -1399,14 +1671,70 @@ class ControllerState(_message.Message):
         rejected_starts: _abc.Iterable[Global___RejectedStart] | None = ...,
         missing_controllers: _abc.Iterable[Global___MissingController] | None = ...,
         pressures: _abc.Iterable[Global___BrokerPressure] | None = ...,
+        in_maintenance: _abc.Iterable[_builtins.int] | None = ...,
+        gateways: _abc.Iterable[Global___AnnouncedGateway] | None = ...,
+        lease_ends: _abc.Iterable[Global___LeaseEnds] | None = ...,
+        connections: _abc.Iterable[Global___BrokerConnection] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active", b"active", "active_address", b"active_address", "backlogs", b"backlogs", "controller_epoch", b"controller_epoch", "controllers", b"controllers", "deletions", b"deletions", "departures", b"departures", "missing_controllers", b"missing_controllers", "operations", b"operations", "partition_count", b"partition_count", "partitions", b"partitions", "pressures", b"pressures", "registered", b"registered", "rejected_starts", b"rejected_starts", "revision", b"revision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active", b"active", "active_address", b"active_address", "backlogs", b"backlogs", "connections", b"connections", "controller_epoch", b"controller_epoch", "controllers", b"controllers", "deletions", b"deletions", "departures", b"departures", "gateways", b"gateways", "in_maintenance", b"in_maintenance", "lease_ends", b"lease_ends", "missing_controllers", b"missing_controllers", "operations", b"operations", "partition_count", b"partition_count", "partitions", b"partitions", "pressures", b"pressures", "registered", b"registered", "rejected_starts", b"rejected_starts", "revision", b"revision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ControllerState: _TypeAlias = ControllerState  # noqa: Y015
+
+@_typing.final
+class AnnouncedGateway(_message.Message):
+    """A process that serves the REST API and the console, as it has announced itself."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    HOST_FIELD_NUMBER: _builtins.int
+    PID_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    STARTED_AT_MS_FIELD_NUMBER: _builtins.int
+    LAST_HEARD_MS_FIELD_NUMBER: _builtins.int
+    IS_STOPPED_FIELD_NUMBER: _builtins.int
+    LIMITED_CLIENTS_FIELD_NUMBER: _builtins.int
+    address: _builtins.str
+    """host:port at which others reach it."""
+    host: _builtins.str
+    """Name of its machine or container."""
+    pid: _builtins.int
+    version: _builtins.str
+    started_at_ms: _builtins.int
+    """Wall clock of the gateway, milliseconds since 1970."""
+    last_heard_ms: _builtins.int
+    """Milliseconds since its last announcement; it sends one every 2 seconds."""
+    is_stopped: _builtins.bool
+    """Its last announcement says that it stops in order."""
+    @_builtins.property
+    def limited_clients(self) -> _containers.RepeatedCompositeFieldContainer[Global___LimitedClient]:
+        """Clients some of whose requests or connections it rejected within the last minute; at most 10,
+        the last one first.
+        """
+
+    def __init__(
+        self,
+        *,
+        address: _builtins.str = ...,
+        host: _builtins.str = ...,
+        pid: _builtins.int = ...,
+        version: _builtins.str = ...,
+        started_at_ms: _builtins.int = ...,
+        last_heard_ms: _builtins.int = ...,
+        is_stopped: _builtins.bool = ...,
+        limited_clients: _abc.Iterable[Global___LimitedClient] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "host", b"host", "is_stopped", b"is_stopped", "last_heard_ms", b"last_heard_ms", "limited_clients", b"limited_clients", "pid", b"pid", "started_at_ms", b"started_at_ms", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AnnouncedGateway: _TypeAlias = AnnouncedGateway  # noqa: Y015
 
 @_typing.final
 class MissingController(_message.Message):

@@ -192,8 +192,8 @@ class RecordBatch(_message.Message):
 
     @_builtins.property
     def timestamp_deltas_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Timestamp of each record less the header's base_timestamp_ms. Empty when all
-        are 0.
+        """Timestamp of each record, which is not before 1970, less the header's
+        base_timestamp_ms. Empty when all are 0.
         """
 
     @_builtins.property

@@ -26,7 +26,7 @@ from tidelog.v1 import errors_pb2 as tidelog_dot_v1_dot_errors__pb2
 from tidelog.v1 import record_batch_pb2 as tidelog_dot_v1_dot_record__batch__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18tidelog/v1/replica.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/errors.proto\x1a\x1dtidelog/v1/record_batch.proto\"\x87\x03\n\x13ReplicaFetchRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x1b\n\x13leader_broker_epoch\x18\x03 \x01(\x03\x12\x12\n\nsession_id\x18\x04 \x01(\x03\x12\x18\n\x10session_sequence\x18\x05 \x01(\x03\x12\x13\n\x0bmax_wait_ms\x18\x06 \x01(\x05\x12\x11\n\tmin_bytes\x18\x07 \x01(\x05\x12\x11\n\tmax_bytes\x18\x08 \x01(\x05\x12\x35\n\npartitions\x18\t \x03(\x0b\x32!.tidelog.v1.ReplicaFetchPartition\x12\x31\n\tforgotten\x18\n \x03(\x0b\x32\x1e.tidelog.v1.ForgottenPartition\x12\x0e\n\x06synced\x18\x0b \x01(\x08\x12\r\n\x05hurry\x18\x0c \x01(\x08\x12\x0e\n\x06now_ms\x18\r \x01(\x03\x12(\n\x07\x64igests\x18\x0e \x03(\x0b\x32\x17.tidelog.v1.RangeDigest\"\xba\x01\n\x0bRangeDigest\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x14\n\x0cstart_offset\x18\x03 \x01(\x03\x12\x12\n\nend_offset\x18\x04 \x01(\x03\x12\x0e\n\x06\x64igest\x18\x05 \x01(\x06\x12\x0f\n\x07version\x18\x06 \x01(\x05\x12)\n\x07\x62\x61tches\x18\x07 \x03(\x0b\x32\x18.tidelog.v1.BatchSummary\x12\x10\n\x08segments\x18\x08 \x03(\t\"\x8e\x01\n\x0c\x42\x61tchSummary\x12\x13\n\x0b\x62\x61se_offset\x18\x01 \x01(\x03\x12\x14\n\x0crecord_count\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x16\n\x0e\x61ppend_time_ms\x18\x04 \x01(\x03\x12\x0e\n\x06\x63rc32c\x18\x05 \x01(\x07\x12\x15\n\rbroker_crc32c\x18\x06 \x01(\x07\"9\n\x12\x46orgottenPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\"\xea\x01\n\x15ReplicaFetchPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x1c\n\x14\x63urrent_leader_epoch\x18\x03 \x01(\x05\x12\x14\n\x0c\x66\x65tch_offset\x18\x04 \x01(\x03\x12\x1a\n\x12last_fetched_epoch\x18\x05 \x01(\x11\x12\x16\n\x0e\x66lushed_offset\x18\x06 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x07 \x01(\x03\x12\x11\n\tmax_bytes\x18\x08 \x01(\x05\x12\x17\n\x0fneeds_producers\x18\t \x01(\x08\"\xd9\x01\n\x14ReplicaFetchResponse\x12 \n\x05\x65rror\x18\x01 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x12\n\nsession_id\x18\x02 \x01(\x03\x12;\n\npartitions\x18\x03 \x03(\x0b\x32\'.tidelog.v1.ReplicaFetchPartitionResult\x12\x13\n\x0btakes_hurry\x18\x04 \x01(\x08\x12\x0e\n\x06now_ms\x18\x05 \x01(\x03\x12)\n\x08\x64iverged\x18\x06 \x03(\x0b\x32\x17.tidelog.v1.RangeDigest\"\xa8\x02\n\x1bReplicaFetchPartitionResult\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x16\n\x0ehigh_watermark\x18\x05 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x06 \x01(\x03\x12\'\n\tdiverging\x18\x07 \x01(\x0b\x32\x14.tidelog.v1.EpochEnd\x12\"\n\x07\x62\x61tches\x18\x08 \x03(\x0b\x32\x11.tidelog.v1.Batch\x12-\n\tproducers\x18\t \x01(\x0b\x32\x1a.tidelog.v1.ProducersBelow\"A\n\x0eProducersBelow\x12/\n\tproducers\x18\x01 \x03(\x0b\x32\x1c.tidelog.v1.ProducerProgress\"\xf1\x01\n\x10ProducerProgress\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\x05\x12\x15\n\rlast_sequence\x18\x03 \x01(\x11\x12\x12\n\nend_offset\x18\x04 \x01(\x03\x12\x1b\n\x13last_append_time_ms\x18\x05 \x01(\x03\x12,\n\x07\x62\x61tches\x18\x06 \x03(\x0b\x32\x1b.tidelog.v1.RememberedBatch\x12!\n\x14\x65poch_start_sequence\x18\x07 \x01(\x05H\x00\x88\x01\x01\x42\x17\n\x15_epoch_start_sequence\"\x99\x01\n\x0fRememberedBatch\x12\x15\n\rbase_sequence\x18\x01 \x01(\x05\x12\x14\n\x0crecord_count\x18\x02 \x01(\x05\x12\x13\n\x0b\x62\x61se_offset\x18\x03 \x01(\x03\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x16\n\x0e\x61ppend_time_ms\x18\x05 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x06 \x01(\x05\"4\n\x08\x45pochEnd\x12\x14\n\x0cleader_epoch\x18\x01 \x01(\x11\x12\x12\n\nend_offset\x18\x02 \x01(\x03\x32g\n\x0eReplicaService\x12U\n\x0cReplicaFetch\x12\x1f.tidelog.v1.ReplicaFetchRequest\x1a .tidelog.v1.ReplicaFetchResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18tidelog/v1/replica.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/errors.proto\x1a\x1dtidelog/v1/record_batch.proto\"\x87\x03\n\x13ReplicaFetchRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x1b\n\x13leader_broker_epoch\x18\x03 \x01(\x03\x12\x12\n\nsession_id\x18\x04 \x01(\x03\x12\x18\n\x10session_sequence\x18\x05 \x01(\x03\x12\x13\n\x0bmax_wait_ms\x18\x06 \x01(\x05\x12\x11\n\tmin_bytes\x18\x07 \x01(\x05\x12\x11\n\tmax_bytes\x18\x08 \x01(\x05\x12\x35\n\npartitions\x18\t \x03(\x0b\x32!.tidelog.v1.ReplicaFetchPartition\x12\x31\n\tforgotten\x18\n \x03(\x0b\x32\x1e.tidelog.v1.ForgottenPartition\x12\x0e\n\x06synced\x18\x0b \x01(\x08\x12\r\n\x05hurry\x18\x0c \x01(\x08\x12\x0e\n\x06now_ms\x18\r \x01(\x03\x12(\n\x07\x64igests\x18\x0e \x03(\x0b\x32\x17.tidelog.v1.RangeDigest\"\xf7\x01\n\x0bRangeDigest\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x14\n\x0cstart_offset\x18\x03 \x01(\x03\x12\x12\n\nend_offset\x18\x04 \x01(\x03\x12\x0e\n\x06\x64igest\x18\x05 \x01(\x06\x12\x0f\n\x07version\x18\x06 \x01(\x05\x12)\n\x07\x62\x61tches\x18\x07 \x03(\x0b\x32\x18.tidelog.v1.BatchSummary\x12\x10\n\x08segments\x18\x08 \x03(\t\x12\x16\n\x0ewants_contents\x18\t \x01(\x08\x12#\n\x08\x63ontents\x18\n \x03(\x0b\x32\x11.tidelog.v1.Batch\"\x8e\x01\n\x0c\x42\x61tchSummary\x12\x13\n\x0b\x62\x61se_offset\x18\x01 \x01(\x03\x12\x14\n\x0crecord_count\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x16\n\x0e\x61ppend_time_ms\x18\x04 \x01(\x03\x12\x0e\n\x06\x63rc32c\x18\x05 \x01(\x07\x12\x15\n\rbroker_crc32c\x18\x06 \x01(\x07\"9\n\x12\x46orgottenPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\"\xea\x01\n\x15ReplicaFetchPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x1c\n\x14\x63urrent_leader_epoch\x18\x03 \x01(\x05\x12\x14\n\x0c\x66\x65tch_offset\x18\x04 \x01(\x03\x12\x1a\n\x12last_fetched_epoch\x18\x05 \x01(\x11\x12\x16\n\x0e\x66lushed_offset\x18\x06 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x07 \x01(\x03\x12\x11\n\tmax_bytes\x18\x08 \x01(\x05\x12\x17\n\x0fneeds_producers\x18\t \x01(\x08\"\xd9\x01\n\x14ReplicaFetchResponse\x12 \n\x05\x65rror\x18\x01 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x12\n\nsession_id\x18\x02 \x01(\x03\x12;\n\npartitions\x18\x03 \x03(\x0b\x32\'.tidelog.v1.ReplicaFetchPartitionResult\x12\x13\n\x0btakes_hurry\x18\x04 \x01(\x08\x12\x0e\n\x06now_ms\x18\x05 \x01(\x03\x12)\n\x08\x64iverged\x18\x06 \x03(\x0b\x32\x17.tidelog.v1.RangeDigest\"\xa8\x02\n\x1bReplicaFetchPartitionResult\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x16\n\x0ehigh_watermark\x18\x05 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x06 \x01(\x03\x12\'\n\tdiverging\x18\x07 \x01(\x0b\x32\x14.tidelog.v1.EpochEnd\x12\"\n\x07\x62\x61tches\x18\x08 \x03(\x0b\x32\x11.tidelog.v1.Batch\x12-\n\tproducers\x18\t \x01(\x0b\x32\x1a.tidelog.v1.ProducersBelow\"A\n\x0eProducersBelow\x12/\n\tproducers\x18\x01 \x03(\x0b\x32\x1c.tidelog.v1.ProducerProgress\"\xf1\x01\n\x10ProducerProgress\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\x05\x12\x15\n\rlast_sequence\x18\x03 \x01(\x11\x12\x12\n\nend_offset\x18\x04 \x01(\x03\x12\x1b\n\x13last_append_time_ms\x18\x05 \x01(\x03\x12,\n\x07\x62\x61tches\x18\x06 \x03(\x0b\x32\x1b.tidelog.v1.RememberedBatch\x12!\n\x14\x65poch_start_sequence\x18\x07 \x01(\x05H\x00\x88\x01\x01\x42\x17\n\x15_epoch_start_sequence\"\x99\x01\n\x0fRememberedBatch\x12\x15\n\rbase_sequence\x18\x01 \x01(\x05\x12\x14\n\x0crecord_count\x18\x02 \x01(\x05\x12\x13\n\x0b\x62\x61se_offset\x18\x03 \x01(\x03\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x16\n\x0e\x61ppend_time_ms\x18\x05 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x06 \x01(\x05\"4\n\x08\x45pochEnd\x12\x14\n\x0cleader_epoch\x18\x01 \x01(\x11\x12\x12\n\nend_offset\x18\x02 \x01(\x03\x32g\n\x0eReplicaService\x12U\n\x0cReplicaFetch\x12\x1f.tidelog.v1.ReplicaFetchRequest\x1a .tidelog.v1.ReplicaFetchResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,25 +36,25 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REPLICAFETCHREQUEST']._serialized_start=97
   _globals['_REPLICAFETCHREQUEST']._serialized_end=488
   _globals['_RANGEDIGEST']._serialized_start=491
-  _globals['_RANGEDIGEST']._serialized_end=677
-  _globals['_BATCHSUMMARY']._serialized_start=680
-  _globals['_BATCHSUMMARY']._serialized_end=822
-  _globals['_FORGOTTENPARTITION']._serialized_start=824
-  _globals['_FORGOTTENPARTITION']._serialized_end=881
-  _globals['_REPLICAFETCHPARTITION']._serialized_start=884
-  _globals['_REPLICAFETCHPARTITION']._serialized_end=1118
-  _globals['_REPLICAFETCHRESPONSE']._serialized_start=1121
-  _globals['_REPLICAFETCHRESPONSE']._serialized_end=1338
-  _globals['_REPLICAFETCHPARTITIONRESULT']._serialized_start=1341
-  _globals['_REPLICAFETCHPARTITIONRESULT']._serialized_end=1637
-  _globals['_PRODUCERSBELOW']._serialized_start=1639
-  _globals['_PRODUCERSBELOW']._serialized_end=1704
-  _globals['_PRODUCERPROGRESS']._serialized_start=1707
-  _globals['_PRODUCERPROGRESS']._serialized_end=1948
-  _globals['_REMEMBEREDBATCH']._serialized_start=1951
-  _globals['_REMEMBEREDBATCH']._serialized_end=2104
-  _globals['_EPOCHEND']._serialized_start=2106
-  _globals['_EPOCHEND']._serialized_end=2158
-  _globals['_REPLICASERVICE']._serialized_start=2160
-  _globals['_REPLICASERVICE']._serialized_end=2263
+  _globals['_RANGEDIGEST']._serialized_end=738
+  _globals['_BATCHSUMMARY']._serialized_start=741
+  _globals['_BATCHSUMMARY']._serialized_end=883
+  _globals['_FORGOTTENPARTITION']._serialized_start=885
+  _globals['_FORGOTTENPARTITION']._serialized_end=942
+  _globals['_REPLICAFETCHPARTITION']._serialized_start=945
+  _globals['_REPLICAFETCHPARTITION']._serialized_end=1179
+  _globals['_REPLICAFETCHRESPONSE']._serialized_start=1182
+  _globals['_REPLICAFETCHRESPONSE']._serialized_end=1399
+  _globals['_REPLICAFETCHPARTITIONRESULT']._serialized_start=1402
+  _globals['_REPLICAFETCHPARTITIONRESULT']._serialized_end=1698
+  _globals['_PRODUCERSBELOW']._serialized_start=1700
+  _globals['_PRODUCERSBELOW']._serialized_end=1765
+  _globals['_PRODUCERPROGRESS']._serialized_start=1768
+  _globals['_PRODUCERPROGRESS']._serialized_end=2009
+  _globals['_REMEMBEREDBATCH']._serialized_start=2012
+  _globals['_REMEMBEREDBATCH']._serialized_end=2165
+  _globals['_EPOCHEND']._serialized_start=2167
+  _globals['_EPOCHEND']._serialized_end=2219
+  _globals['_REPLICASERVICE']._serialized_start=2221
+  _globals['_REPLICASERVICE']._serialized_end=2324
 # @@protoc_insertion_point(module_scope)

@@ -144,6 +144,8 @@ class RangeDigest(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     BATCHES_FIELD_NUMBER: _builtins.int
     SEGMENTS_FIELD_NUMBER: _builtins.int
+    WANTS_CONTENTS_FIELD_NUMBER: _builtins.int
+    CONTENTS_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.str
     partition: _builtins.int
     start_offset: _builtins.int
@@ -157,6 +159,8 @@ class RangeDigest(_message.Message):
     """
     version: _builtins.int
     """Of the definition of `digest`: 1. What has another one is not compared."""
+    wants_contents: _builtins.bool
+    """Of a response: the leader cannot read its own batches of this range, and requests the follower's."""
     @_builtins.property
     def batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___BatchSummary]:
         """Set in answer to a response that had the range in `diverged`: the batches as they are on the
@@ -165,6 +169,12 @@ class RangeDigest(_message.Message):
 
     @_builtins.property
     def segments(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def contents(self) -> _containers.RepeatedCompositeFieldContainer[_record_batch_pb2.Batch]:
+        """Set in answer to that: the batches of the range, all of them, 16 MiB at most. A follower that
+        cannot read them all either sends `batches` alone.
+        """
+
     def __init__(
         self,
         *,
@@ -176,10 +186,12 @@ class RangeDigest(_message.Message):
         version: _builtins.int = ...,
         batches: _abc.Iterable[Global___BatchSummary] | None = ...,
         segments: _abc.Iterable[_builtins.str] | None = ...,
+        wants_contents: _builtins.bool = ...,
+        contents: _abc.Iterable[_record_batch_pb2.Batch] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "digest", b"digest", "end_offset", b"end_offset", "partition", b"partition", "segments", b"segments", "start_offset", b"start_offset", "topic_id", b"topic_id", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "contents", b"contents", "digest", b"digest", "end_offset", b"end_offset", "partition", b"partition", "segments", b"segments", "start_offset", b"start_offset", "topic_id", b"topic_id", "version", b"version", "wants_contents", b"wants_contents"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -343,8 +355,9 @@ class ReplicaFetchResponse(_message.Message):
 
     @_builtins.property
     def diverged(self) -> _containers.RepeatedCompositeFieldContainer[Global___RangeDigest]:
-        """Ranges in which the leader found other batches than the follower reported: its next request is
-        to list the follower's batches there. Without `digest`.
+        """Ranges in which the leader found other batches than the follower reported, or cannot read its
+        own (`wants_contents`): the follower's next request is to list its batches there. Without
+        `digest`.
         """
 
     def __init__(
