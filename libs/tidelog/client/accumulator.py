@@ -62,12 +62,14 @@ class Accumulator:
         max_in_flight_per_broker: int,
         max_in_flight_per_partition: int,
         idempotence: Idempotence = Idempotence.OFF,
+        producer_name: str = "",
     ) -> None:
         self._backoff = backoff
         self._max_request_bytes = max_request_bytes
         self._max_in_flight_per_broker = max_in_flight_per_broker
         self._max_in_flight_per_partition = max_in_flight_per_partition
         self._idempotence = idempotence
+        self._name = producer_name
         self._identity: Identity | None = None
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         # Queues with waiting batches; those that were just served are at the end.
@@ -283,10 +285,10 @@ class Accumulator:
                 return self.appended(group, Appended(NO_OFFSET, group.leader.leader_epoch, -1))
             # Were it an earlier try of its own, it would be remembered: no more than that
             # many are ever without an outcome.
-            error = foreign_sequence(group.partition)
+            error = foreign_sequence(group.partition, self._name)
             self._end(error)
         elif error.code is ErrorCode.FENCED_PRODUCER_EPOCH:
-            error = name_taken(error)
+            error = name_taken(error, self._name)
             self._end(error)
         queue = self._landed(group)
         if queue.gone is not None:
@@ -384,7 +386,7 @@ class Accumulator:
         queue.positioning = False
         queue.last_error = error
         if error.code is ErrorCode.FENCED_PRODUCER_EPOCH:
-            self._end(name_taken(error))
+            self._end(name_taken(error, self._name))
         elif error.retriable:
             queue.route.failed(leader, now_ms, self._backoff, stale=stale)
         else:
@@ -417,8 +419,12 @@ class Accumulator:
         queue.waiting.clear()
         queue.gone = error
         if self._idempotence is not Idempotence.GIVEN:
-            # Its sequences end with the partition: no later batch continues them.
-            queue.numbering = None
+            # Its sequences end with the partition: no later batch continues them, and none begins
+            # them again under this identity. A leader that has yet to hear of the end would answer
+            # that as a duplicate.
+            numbering, queue.numbering = queue.numbering, None
+            if numbering and not numbering.named and numbering.identity == self._identity:
+                self._identity = None
         self._end_gone(queue)
         for batch in batches:
             self._settle(queue, batch, doubtful(batch, error))

@@ -42,14 +42,18 @@ from tidelog.client.descriptions import (
     TopicDescription,
     cluster_from_wire,
     topic_from_wire,
+    topics_from_wire,
 )
 from tidelog.client.lifecycle import Lifecycle, guarded, guards_itself
 from tidelog.client.producers_codec import (
+    COUNTS_FIELD,
+    PARTITIONS_FIELD,
     ProducerPosition,
     TakenEpoch,
-    describe_producers,
+    describe_many_producers,
     take_epoch,
 )
+from tidelog.client.request_parts import in_parts, name_bytes
 from tidelog.client.retry import Backoff
 from tidelog.client.sequences import Identity
 from tidelog.client.topic_details import TopicQuestions
@@ -118,11 +122,11 @@ class Admin(TopicRequests, TopicQuestions, OperationRequests, BrokerRequests):
         """All topics, by name; with `internal`, also those that the cluster keeps for
         itself."""
         answer = await self._describe(())
-        topics = [
-            topic_from_wire(topic)
+        topics = await topics_from_wire(
+            topic
             for topic in answer.topics
             if not topic.HasField("error") and (internal or not is_internal(topic.name))
-        ]
+        )
         return sorted(topics, key=lambda topic: topic.name)
 
     async def find_topics(self, names: Sequence[str]) -> list[TopicDescription]:
@@ -178,7 +182,15 @@ class Admin(TopicRequests, TopicQuestions, OperationRequests, BrokerRequests):
         """By how many partitions of each topic whoever shares this epoch of a producer's name
         places records, so that a try that is repeated places them alike: `known`, unless another
         number was told before. Takes the epoch, and raises, as `init_producer_id` does."""
-        return (await self._take_epoch(name, epoch, known, timeout_ms)).partition_counts
+        give_up_ms = self._clock.monotonic_ms() + timeout_ms
+        counts: dict[str, int] = {}
+        # The epoch is taken by the first, and is the same for all of them.
+        for part in in_parts(known, COUNTS_FIELD, name_bytes):
+            asked = {topic: known[topic] for topic in part}
+            left_ms = give_up_ms - self._clock.monotonic_ms()
+            taken = await self._take_epoch(name, epoch, asked, left_ms)
+            counts.update(taken.partition_counts)
+        return counts
 
     async def _take_epoch(
         self, name: str, epoch: int | None, counts: Mapping[str, int], timeout_ms: int
@@ -198,6 +210,8 @@ class Admin(TopicRequests, TopicQuestions, OperationRequests, BrokerRequests):
                     if not error.retriable:
                         raise
                     problem = error.message
+                if self._clock.monotonic_ms() >= give_up_ms:
+                    break
             if self._clock.monotonic_ms() >= give_up_ms or attempt >= MAX_ATTEMPTS:
                 raise TidelogError(
                     ErrorCode.REQUEST_TIMED_OUT,
@@ -221,16 +235,18 @@ class Admin(TopicRequests, TopicQuestions, OperationRequests, BrokerRequests):
         returned, and what it tells of that producer is final; FENCED_PRODUCER_EPOCH where
         a newer epoch has been there."""
         if partitions is None:
-            partitions = range((await self._metadata.topic(topic)).partitions)
+            begun_ms = self._clock.monotonic_ms()
+            partitions = range((await self._metadata.topic(topic, timeout_ms)).partitions)
+            timeout_ms = max(timeout_ms - (self._clock.monotonic_ms() - begun_ms), 0)
 
         async def ask(broker: BrokerApi, asked: Asked) -> Answers[list[ProducerPosition]]:
-            return await describe_producers(broker, asked, producer_ids, fence)
+            return await describe_many_producers(broker, asked, producer_ids, fence)
 
         asker = LeaderAsker(
             self._metadata, self._connections, self._clock, self._backoff, timeout_ms
         )
         wanted = [TopicPartition(topic, partition) for partition in partitions]
-        found = await asker.ask_all(wanted, ask, "producers")
+        found = await asker.ask_all(wanted, ask, "producers", PARTITIONS_FIELD)
         return {partition.partition: found[partition] for partition in wanted}
 
     @guards_itself

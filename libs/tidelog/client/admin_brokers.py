@@ -15,11 +15,13 @@ from tidelog.client.operations import (
     restart_from_wire,
 )
 from tidelog.client.request_fields import built
+from tidelog.client.request_parts import in_parts, number_bytes
 from tidelog.model import TopicPartition
 from tidelog.v1 import admin_pb2 as pb
 
 PAGE_SIZE = 1_000
 MAX_PAGES = 1_000
+BROKER_IDS_FIELD = "tidelog.v1.DescribeBrokersRequest.broker_ids"
 
 
 @checks_arguments()
@@ -28,9 +30,18 @@ class BrokerRequests:
 
     async def describe_brokers(self, broker_ids: Sequence[int] = ()) -> list[BrokerDetails]:
         """All that are registered, hold replicas or are marked; or these."""
-        request = built(pb.DescribeBrokersRequest, broker_ids=broker_ids)
-        answer = await self._controllers.ask(lambda api, ms: api.describe_brokers(request, ms))
-        return [broker_from_wire(broker) for broker in answer.brokers]
+        found: list[BrokerDetails] = []
+        for part in in_parts(dict.fromkeys(broker_ids), BROKER_IDS_FIELD, number_bytes):
+            answer = await self._described_brokers(
+                built(pb.DescribeBrokersRequest, broker_ids=part)
+            )
+            found += map(broker_from_wire, answer.brokers)
+        return found
+
+    async def _described_brokers(
+        self, request: pb.DescribeBrokersRequest
+    ) -> pb.DescribeBrokersResponse:
+        return await self._controllers.ask(lambda api, ms: api.describe_brokers(request, ms))
 
     async def elect_preferred_leaders(
         self,

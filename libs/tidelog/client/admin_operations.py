@@ -200,8 +200,9 @@ class OperationRequests:
         for _ in range(MAX_PAGES):
             request = built(
                 pb.ListOperationsRequest,
-                states=map(state_to_wire, states),
-                kinds=map(kind_to_wire, kinds),
+                # There are few of each, however often they are named.
+                states=dict.fromkeys(map(state_to_wire, states)),
+                kinds=dict.fromkeys(map(kind_to_wire, kinds)),
                 page_size=PAGE_SIZE,
                 page_token=token,
             )

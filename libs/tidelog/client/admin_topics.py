@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tidelog.client.arguments import checks_arguments, instance, several
-from tidelog.client.controller_calls import DEFAULT_TIMEOUT_MS, ControllerCalls
+from tidelog.client.controller_calls import DEFAULT_TIMEOUT_MS, ControllerCalls, no_answer
 from tidelog.client.descriptions import TopicDescription
 from tidelog.client.request_fields import built
+from tidelog.client.request_parts import in_parts, number_bytes
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.rpc.wire import error_from_wire
 from tidelog.v1 import admin_pb2 as pb
@@ -17,6 +19,7 @@ from tidelog.v1 import admin_pb2 as pb
 DEFAULT_REPLICATION_FACTOR = 3
 PAGE_SIZE = 1_000
 MAX_PAGES = 1_000
+PARTITIONS_FIELD = "tidelog.v1.DescribeRecoveryRequest.partitions"
 
 # Replicas of each partition, in order; the first of each is preferred.
 Assignment = Sequence[Sequence[int]]
@@ -138,12 +141,14 @@ class TopicRequests:
         topic: all tries have one operation id, and then one of the same shape counts as created."""
         if partitions is None:
             partitions = len(assignment) or 1
+        if replication_factor is None and assignment:
+            replication_factor = len(assignment[0])
         if replication_factor is None:
-            replication_factor = (
-                len(assignment[0])
-                if assignment
-                else await self.default_replication_factor(topic, operation_id)
-            )
+            try:
+                async with asyncio.timeout(timeout_ms / 1000):
+                    replication_factor = await self.default_replication_factor(topic, operation_id)
+            except TimeoutError:
+                raise no_answer("no broker told how many brokers there are") from None
         request = built(
             pb.CreateTopicRequest,
             topic=topic,
@@ -340,6 +345,25 @@ class TopicRequests:
         """What the surviving replicas of partitions without a leader hold; without a topic, of
         all. `timeout_ms`: for brokers to tell how far their logs reach. `choices`: looked at,
         too, and refused as `recover_partitions` would refuse them."""
+        chosen = {choice.partition for choice in choices}
+        found: list[Recovery] = []
+        for place, part in enumerate(
+            in_parts(dict.fromkeys(partitions), PARTITIONS_FIELD, number_bytes)
+        ):
+            # Choices are judged together, and described by the request that names them.
+            numbers = [number for number in part if not place or number not in chosen]
+            if numbers or not place:
+                named = choices if not place else ()
+                found += await self._recoveries(topic, numbers, timeout_ms, named)
+        return found
+
+    async def _recoveries(
+        self,
+        topic: str,
+        partitions: Sequence[int],
+        timeout_ms: int,
+        choices: Sequence[RecoveryChoice],
+    ) -> list[Recovery]:
         found: list[Recovery] = []
         token = ""
         for _ in range(MAX_PAGES):

@@ -10,6 +10,7 @@ wrong type also a TypeError; a name that no topic can have is an `InvalidTopicNa
 
 from __future__ import annotations
 
+import asyncio
 import enum
 import functools
 import inspect
@@ -239,6 +240,7 @@ BY_NAME: dict[str, Rule] = {
     "start": offset_position,
     "position": offset_position,
     "rng": instance(random.Random),
+    "opening_room": instance(asyncio.Semaphore),
     "clock": having("monotonic_ms"),
     "connections": having("broker"),
 }

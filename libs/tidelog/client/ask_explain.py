@@ -9,7 +9,8 @@ from tidelog.client.clock import Clock, SystemClock
 from tidelog.client.connections import GrpcConnections
 from tidelog.client.explaining import DEFAULT_TIMEOUT_MS, Explainer, longest_ms
 from tidelog.client.hedging import first_answer
-from tidelog.client.service_round import ExplainConnections, Identity, answers_probe
+from tidelog.client.service_round import Dial, ExplainConnections, Identity, answers_probe
+from tidelog.client.tcp_dial import dial as tcp_dial
 from tidelog.errors import TidelogError
 from tidelog.inspection.explain import Listening
 from tidelog.inspection.model import Explanation, Finding, Scope
@@ -46,6 +47,7 @@ async def explain_cluster(
     clock: Clock | None = None,
     connect: Callable[[], ExplainConnections] = GrpcConnections,
     known: Mapping[str, Identity] | None = None,
+    dial: Dial = tcp_dial,
 ) -> Explanation:
     """By the word of a service that could ask all the others. Where it could not, though they
     can be reached from here, or did not know all of `addresses`, by asking them from here,
@@ -62,7 +64,7 @@ async def explain_cluster(
             return told
     finally:
         await connections.close()
-    explainer = Explainer(clock or SystemClock(), connect)
+    explainer = Explainer(clock or SystemClock(), connect, dial)
     try:
         seen = await explainer.explain(addresses, scope, timeout_ms, known=known or {})
     except UnreachableError:

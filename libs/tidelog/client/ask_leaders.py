@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Sequence
+from itertools import islice
 from typing import TypeVar
 
 from tidelog.client.clock import Clock
 from tidelog.client.cluster_metadata import MAX_POLL_MS, MIN_POLL_MS, ClusterMetadata
 from tidelog.client.connections import BrokerApi, Connections
+from tidelog.client.request_parts import ask_at_once, in_parts, partition_bytes
 from tidelog.client.retry import Backoff, Leader, Route
 from tidelog.errors import FINAL_ANSWERS, ErrorCode, TidelogError
 from tidelog.model import TopicPartition
@@ -19,6 +21,8 @@ _Told = TypeVar("_Told")
 
 # What leaders and brokers have denied for this long is not there.
 DENIED_MS = 10_000
+# An error names no more partitions than this.
+MAX_NAMED = 10
 
 Asked = Sequence[tuple[TopicPartition, Leader]]
 Answers = list[tuple[TopicPartition, Leader, _Told | TidelogError]]
@@ -27,6 +31,9 @@ Ask = Callable[[BrokerApi, Asked], Awaitable[Answers[_Told]]]
 
 
 class LeaderAsker:
+    """`field` of a question: the full name of the repeated field that holds its partitions. A
+    leader of more than one request may name is sent several."""
+
     def __init__(
         self,
         metadata: ClusterMetadata,
@@ -42,12 +49,12 @@ class LeaderAsker:
         self._timeout_ms = timeout_ms
 
     async def ask_all(
-        self, partitions: Iterable[TopicPartition], ask: Ask[_Told], wanted: str
+        self, partitions: Iterable[TopicPartition], ask: Ask[_Told], wanted: str, field: str
     ) -> dict[TopicPartition, _Told]:
         """The answer for each partition. Raises `TidelogError` as soon as one has none:
         what `ask_each` gives for it."""
         found: dict[TopicPartition, _Told] = {}
-        async with contextlib.aclosing(self.ask_each(partitions, ask, wanted)) as outcomes:
+        async with contextlib.aclosing(self.ask_each(partitions, ask, wanted, field)) as outcomes:
             async for partition, outcome in outcomes:
                 if isinstance(outcome, TidelogError):
                     raise outcome
@@ -55,7 +62,7 @@ class LeaderAsker:
         return found
 
     async def ask_each(
-        self, partitions: Iterable[TopicPartition], ask: Ask[_Told], wanted: str
+        self, partitions: Iterable[TopicPartition], ask: Ask[_Told], wanted: str, field: str
     ) -> AsyncGenerator[tuple[TopicPartition, _Told | TidelogError]]:
         """The answer for each partition as it comes, or else its error: what no retry can mend,
         that it is not there once that was said for DENIED_MS, or REQUEST_TIMED_OUT, which names
@@ -71,7 +78,7 @@ class LeaderAsker:
             for partition, error in self._gone(missing):
                 del missing[partition]
                 yield partition, error
-            for partition, outcome in await self._ask_open(missing, ask):
+            for partition, outcome in await self._ask_open(missing, ask, field):
                 if isinstance(outcome, TidelogError) and self._may_change(
                     partition, outcome, denied_since
                 ):
@@ -114,7 +121,7 @@ class LeaderAsker:
 
         async def refusal(partition: TopicPartition) -> TidelogError | None:
             try:
-                await self._metadata.check_partition(partition)
+                await self._metadata.check_partition(partition, self._timeout_ms)
             except TidelogError as error:
                 return error
             return None
@@ -128,9 +135,11 @@ class LeaderAsker:
         ]
 
     def _timed_out(
-        self, missing: Iterable[TopicPartition], wanted: str, last: TidelogError | None
+        self, missing: Collection[TopicPartition], wanted: str, last: TidelogError | None
     ) -> TidelogError:
-        names = ", ".join(map(str, missing))
+        names = ", ".join(map(str, islice(missing, MAX_NAMED)))
+        if len(missing) > MAX_NAMED:
+            names += f" and {len(missing) - MAX_NAMED} others"
         return TidelogError(
             ErrorCode.REQUEST_TIMED_OUT,
             f"no leader told the {wanted} of {names} within {self._timeout_ms} ms"
@@ -147,7 +156,7 @@ class LeaderAsker:
         return min(max(min(retries), MIN_POLL_MS), MAX_POLL_MS)
 
     async def _ask_open(
-        self, missing: dict[TopicPartition, Route], ask: Ask[_Told]
+        self, missing: dict[TopicPartition, Route], ask: Ask[_Told], field: str
     ) -> list[tuple[TopicPartition, _Told | TidelogError]]:
         """What every leader says that may be asked now."""
         now_ms = self._clock.monotonic_ms()
@@ -157,7 +166,7 @@ class LeaderAsker:
             if leader is not None and route.open_to(leader, now_ms):
                 by_leader.setdefault(leader.address, []).append((partition, leader))
         answers = await asyncio.gather(
-            *(self._ask_one(address, asked, ask) for address, asked in by_leader.items())
+            *(self._ask_one(address, asked, ask, field) for address, asked in by_leader.items())
         )
         outcomes: list[tuple[TopicPartition, _Told | TidelogError]] = []
         now_ms = self._clock.monotonic_ms()
@@ -170,7 +179,17 @@ class LeaderAsker:
             missing[partition].failed(leader, now_ms, self._backoff, stale=True)
         return outcomes
 
-    async def _ask_one(self, address: str, asked: Asked, ask: Ask[_Told]) -> Answers[_Told]:
+    async def _ask_one(
+        self, address: str, asked: Asked, ask: Ask[_Told], field: str
+    ) -> Answers[_Told]:
+        async def ask_part(part: Asked) -> Answers[_Told]:
+            return await self._ask_part(address, part, ask)
+
+        parts = in_parts(asked, field, lambda entry: partition_bytes(entry[0]))
+        answers = await ask_at_once(ask_part, parts)
+        return [item for answer in answers for item in answer]
+
+    async def _ask_part(self, address: str, asked: Asked, ask: Ask[_Told]) -> Answers[_Told]:
         try:
             return await ask(self._connections.broker(address), asked)
         except UnreachableError as error:

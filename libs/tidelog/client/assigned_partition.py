@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from tidelog.batch import is_fence
+from tidelog.batch_slices import decoded_size
 from tidelog.client.fetched_batch import FetchedBatch, OpenedBatch
 from tidelog.client.log_continuity import Continuity
 from tidelog.client.retry import Route
@@ -18,7 +19,8 @@ class Assigned:
     """One partition. `position` is the next offset for the user (None: to be found, as
     `reset` says), `fetch_offset` the next to ask for; all between is in `buffered`.
     `generation` grows with every seek: an answer to an older one is dropped. Nothing is
-    fetched from `end_offset` on, where there is one."""
+    fetched from `end_offset` on, where there is one. `buffered_bytes`: of `buffered` once it is
+    decompressed. `expansion`: how often their bytes on the wire that is, of the last answer."""
 
     partition: TopicPartition
     reset: OffsetPosition | None
@@ -28,9 +30,12 @@ class Assigned:
     generation: int = 0
     buffered: deque[Batch] = field(default_factory=deque)
     buffered_bytes: int = 0
+    expansion: float = 1.0
     # The first of `buffered`, once records of it have been asked for.
     opened: OpenedBatch | None = None
     in_flight: bool = False
+    # When it was last part of a fetch, as `FetchState` counts them.
+    fetch_turn: int = 0
     finding: bool = False
     topic_id: str = ""
     newest_epoch: int = NO_EPOCH
@@ -67,6 +72,13 @@ class Assigned:
             # The caller seeks in whatever topic has the name now.
             self.missing_reported = False
             self.begin_anew("")
+
+    def found(self, offset: int, topic_id: str) -> None:
+        """Goes to an offset that a leader of this topic id reported."""
+        self.seek(offset)
+        if offset and not self.topic_id:
+            # It says nothing of another topic of the name; 0 is the beginning of any.
+            self.topic_id = topic_id
 
     def resume(self, offset: int, topic_id: str, read_epoch: int, end_offset: int | None) -> None:
         """Goes on where another consumer of this topic id has ended."""
@@ -106,23 +118,45 @@ class Assigned:
         skip = max(self.position - batch.header.base_offset, 0)
         return FetchedBatch(self.partition, batch, skip)
 
+    def is_to_open(self, fetched: FetchedBatch) -> bool:
+        """Whether this is still what comes next, and not open. While a batch is opened in a thread,
+        others may seek, take it, or open it and take some of its records."""
+        return (
+            self.opened is None
+            and bool(self.buffered)
+            and self.buffered[0] is fetched.batch
+            and self.to_open().skip == fetched.skip
+        )
+
     def take(self) -> FetchedBatch:
         """Takes the first batch of `buffered`."""
         taken = self.to_open()
         self.buffered.popleft()
-        self.buffered_bytes -= len(taken.batch.records)
+        self.buffered_bytes -= decoded_size(taken.batch)
         self.opened = None
         self.position = taken.next_offset
         return taken
 
+    def close_buffered(self) -> None:
+        """The first batch of `buffered` cannot be opened: nothing is buffered, and nothing that was
+        requested is awaited any more."""
+        assert self.position is not None, "what is buffered has a position"
+        self.generation += 1
+        self.in_flight = False
+        self.buffered.clear()
+        self.buffered_bytes = 0
+        self.opened = None
+        self.fetch_offset = self.position
+
     def take_records(self, max_records: int) -> list[Record]:
-        """Takes records of the first batch of `buffered`; none where it is a fence."""
+        """Takes records of the first batch of `buffered`; none where it is a fence. Raises
+        `TidelogError` (INVALID_BATCH), and CostlyBatchError for one that is not open yet."""
         batch = self.buffered[0]
         if is_fence(batch.header):
             self.take()
             return []
         if self.opened is None:
-            self.opened = OpenedBatch(self.to_open())
+            self.opened = OpenedBatch(self.to_open(), cheap_only=True)
         records = self.opened.take(max_records)
         if not records or records[-1].offset + 1 == batch.header.next_offset:
             self.take()

@@ -51,6 +51,7 @@ class BackgroundClient(Generic[_Client]):
             raise
 
     def __enter__(self) -> Self:
+        self._check()
         return self
 
     def __exit__(
@@ -110,13 +111,19 @@ class BackgroundClient(Generic[_Client]):
             raise
 
     def _submit(self, work: Coroutine[Any, Any, _Result]) -> concurrent.futures.Future[_Result]:
-        if self._generation != forks.generation:
-            raise forked_error(type(self).__name__)
-        self._check_thread()
+        self._check()
         with self._lock:
             if self._closed:
                 raise closed_error(type(self).__name__)
             return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def _check(self) -> None:
+        """Raises `TidelogError` unless it is open, in this process and in this thread."""
+        if self._generation != forks.generation:
+            raise forked_error(type(self).__name__)
+        self._check_thread()
+        if self._closed:
+            raise closed_error(type(self).__name__)
 
     def _check_thread(self) -> None:
         if threading.current_thread() is self._thread:

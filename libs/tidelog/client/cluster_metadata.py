@@ -16,6 +16,7 @@ from tidelog.client.delivery import mark_seen
 from tidelog.client.hedging import first_answer
 from tidelog.client.metadata_cache import KnownTopic, MetadataCache
 from tidelog.client.request_fields import built
+from tidelog.client.request_parts import in_parts, name_bytes
 from tidelog.client.retry import Leader
 from tidelog.errors import ErrorCode, TidelogError, unknown_partition, unknown_topic
 from tidelog.model import LeaderHint, TopicPartition
@@ -44,6 +45,7 @@ DEFAULT_METADATA_MAX_AGE_MS = 5_000
 MIN_METADATA_MAX_AGE_MS = 100
 # One such request names at most so many topics; clients of more check them in turn.
 MAX_CHECKED_TOPICS = 500
+TOPICS_FIELD = "tidelog.v1.MetadataRequest.topics"
 
 
 _PORT = re.compile("[0-9]{1,5}")
@@ -108,7 +110,7 @@ class ClusterMetadata:
         # Of these, those that stay in use while they do not exist.
         self._followed: frozenset[str] = frozenset()
         self._aging: asyncio.Task[None] | None = None
-        self._refreshing: asyncio.Task[broker_pb2.MetadataResponse] | None = None
+        self._refreshing: asyncio.Task[None] | None = None
         self._polling: asyncio.Task[None] | None = None
         self._poll_pause_ms = MIN_POLL_MS
         self._long_answer_ms = 0
@@ -156,17 +158,17 @@ class ClusterMetadata:
     def cached_topic(self, name: str) -> KnownTopic | None:
         return self._cache.topic(name)
 
-    async def topic(self, name: str) -> KnownTopic:
+    async def topic(self, name: str, patience_ms: int | None = None) -> KnownTopic:
         """From the cache, else from the brokers. Raises `TidelogError`:
         UNKNOWN_TOPIC_OR_PARTITION for a topic that does not exist, REQUEST_TIMED_OUT when
-        no broker answers."""
+        no broker answers, as `refresh_patiently`."""
         known = self._cache.topic(name)
         attempt = 0
         if known is None:
             topic_name("topic", name)
         while known is None:
             attempt += 1
-            await self.refresh_patiently((name,))
+            await self.refresh_patiently((name,), patience_ms)
             known = self._cache.topic(name)
             if known is None and attempt == UNKNOWN_TOPIC_ATTEMPTS:
                 error = self._cache.error(name) or unknown_topic(name)
@@ -176,31 +178,41 @@ class ClusterMetadata:
                 await asyncio.sleep(UNKNOWN_TOPIC_PAUSE_MS * attempt / 1000)
         return known
 
-    async def refresh_patiently(self, names: Sequence[str] = ()) -> None:
-        """`refresh` until a broker answers; raises `TidelogError` (REQUEST_TIMED_OUT)
-        after UNREACHABLE_TIMEOUT_MS without one."""
-        give_up_ms = self._clock.monotonic_ms() + UNREACHABLE_TIMEOUT_MS
-        while True:
-            try:
-                await self.refresh(names)
-                return
-            except UnreachableError as error:
-                if self._clock.monotonic_ms() >= give_up_ms:
-                    raise TidelogError(
-                        ErrorCode.REQUEST_TIMED_OUT,
-                        f"no broker answered within {UNREACHABLE_TIMEOUT_MS} ms ({error}); "
-                        "check that the cluster runs and that the addresses are right",
-                        outcome_unknown=False,
-                    ) from error
-                await asyncio.sleep(MAX_POLL_MS / 1000)
+    async def refresh_patiently(
+        self, names: Sequence[str] = (), patience_ms: int | None = None
+    ) -> None:
+        """`refresh` until a broker answers; raises `TidelogError` (REQUEST_TIMED_OUT) after
+        UNREACHABLE_TIMEOUT_MS without one, or `patience_ms` where that is less."""
+        bound_ms = UNREACHABLE_TIMEOUT_MS
+        if patience_ms is not None:
+            bound_ms = max(min(patience_ms, bound_ms), 0)
+        problem = "there was no answer yet"
+        try:
+            async with asyncio.timeout(bound_ms / 1000):
+                while True:
+                    try:
+                        await self.refresh(names)
+                        return
+                    except UnreachableError as error:
+                        problem = str(error)
+                    await asyncio.sleep(MAX_POLL_MS / 1000)
+        except TimeoutError:
+            raise TidelogError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"no broker answered within {bound_ms} ms ({problem}); check that the cluster runs "
+                "and that the addresses are right",
+                outcome_unknown=False,
+            ) from None
 
-    async def check_partition(self, partition: TopicPartition) -> None:
-        """Raises `TidelogError` for a partition that does not exist."""
-        count = (await self.topic(partition.topic)).partitions
+    async def check_partition(
+        self, partition: TopicPartition, patience_ms: int | None = None
+    ) -> None:
+        """Raises `TidelogError` for a partition that does not exist, and as `refresh_patiently`."""
+        count = (await self.topic(partition.topic, patience_ms)).partitions
         if partition.partition >= count:
             # What is known may be older than the partition, or than its topic's creation.
-            await self.refresh_patiently((partition.topic,))
-            count = (await self.topic(partition.topic)).partitions
+            await self.refresh_patiently((partition.topic,), patience_ms)
+            count = (await self.topic(partition.topic, patience_ms)).partitions
         if not 0 <= partition.partition < count:
             raise unknown_partition(partition.topic, partition.partition, count)
 
@@ -232,9 +244,18 @@ class ClusterMetadata:
         """An answer fresh from a broker; None: brokers and controller alone, empty: all
         topics. Raises `UnreachableError`."""
         if topics is None:
-            request = broker_pb2.MetadataRequest(cluster_only=True)
-        else:
-            request = built(broker_pb2.MetadataRequest, topics=topics)
+            return await self._described(broker_pb2.MetadataRequest(cluster_only=True))
+        found: broker_pb2.MetadataResponse | None = None
+        for names in in_parts(dict.fromkeys(topics), TOPICS_FIELD, name_bytes):
+            answer = await self._described(built(broker_pb2.MetadataRequest, topics=names))
+            if found is None:
+                found = answer
+            else:
+                found.topics.extend(answer.topics)
+        assert found is not None, "no names are one part"
+        return found
+
+    async def _described(self, request: broker_pb2.MetadataRequest) -> broker_pb2.MetadataResponse:
         answer = await self._ask(request)
         self._apply(answer)
         return answer
@@ -253,25 +274,25 @@ class ClusterMetadata:
             await asyncio.sleep(max(self._poll_pause_ms, self._long_answer_ms) / 1000)
             self._poll_pause_ms = min(2 * self._poll_pause_ms, MAX_POLL_MS)
         # No broker answers: whoever still needs metadata pokes again.
-        with contextlib.suppress(UnreachableError):
+        with contextlib.suppress(UnreachableError, TidelogError):
             await self.refresh()
         self._last_poll_ms = self._clock.monotonic_ms()
         self._polling = None
         self._on_change()
 
-    async def _ask_for_topics(self) -> broker_pb2.MetadataResponse:
+    async def _ask_for_topics(self) -> None:
         try:
-            names = sorted(self._interest)
-            answer = await self._ask(
-                broker_pb2.MetadataRequest(topics=names, cluster_only=not names)
-            )
-            self._apply(answer)
-            told = sum(len(topic.partitions) for topic in answer.topics)
+            told = 0
+            for names in in_parts(sorted(self._interest), TOPICS_FIELD, name_bytes):
+                answer = await self._ask(
+                    broker_pb2.MetadataRequest(topics=names, cluster_only=not names)
+                )
+                self._apply(answer)
+                told += sum(len(topic.partitions) for topic in answer.topics)
             self._long_answer_ms = told // PARTITIONS_PER_POLL_MS
         finally:
             self._refreshing = None
         self._on_change()
-        return answer
 
     def _use(self, topic: str) -> None:
         self._interest.setdefault(topic)
@@ -333,6 +354,13 @@ class ClusterMetadata:
             (UnreachableError, TidelogError),
         )
         if answer is None:
+            # What no broker takes is no better the next time.
+            rejections = [f for f in failures if isinstance(f, TidelogError)]
+            if rejections and all(
+                isinstance(f, TidelogError) and f.code is ErrorCode.INVALID_REQUEST
+                for f in failures
+            ):
+                raise rejections[0]
             raise UnreachableError("any broker", "; ".join(map(str, failures)))
         return answer
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import suppress
 from typing import Protocol
 
 import grpc.aio
@@ -112,8 +113,6 @@ class GrpcConnections:
         # Where the channels were opened: the event loop, and its thread's identifier.
         self._home: tuple[asyncio.AbstractEventLoop, int] | None = None
         self._parking: asyncio.Task[None] | None = None
-        # From the closing of the channels until the fork is done, no channel is opened.
-        self._suspended = False
         check_usable()
         forks.register(self)
 
@@ -139,6 +138,10 @@ class GrpcConnections:
         loop, thread = self._home
         if thread == threading.get_ident() or not loop.is_running():
             # A channel that nobody holds is closed, if no request is in progress.
+            if loop.is_running():
+                # One that is in progress crashes the child in gRPC's own threads, unless it is
+                # cancelled before the fork.
+                _close_at_once(self._channels.values())
             self._channels.clear()
             self._brokers.clear()
             return None
@@ -156,14 +159,10 @@ class GrpcConnections:
 
     def _park(self, parking: forks.Parking) -> None:
         async def park() -> None:
-            self._suspended = True
-            try:
-                await self._close_channels()
-                # Requests in progress end, and let go of the channels.
-                await forks.until_not_polling()
-                parking.stand_still()
-            finally:
-                self._suspended = False
+            await self._close_channels()
+            # Requests in progress end, and let go of the channels.
+            await forks.until_not_polling()
+            parking.stand_still()
 
         self._parking = asyncio.create_task(park())
 
@@ -178,11 +177,22 @@ class GrpcConnections:
             raise channel_closed(address)
         channel = self._channels.get(address)
         if channel is None:
-            if self._suspended:
-                raise UnreachableError(address, "this process is about to fork")
-            self._home = (asyncio.get_running_loop(), threading.get_ident())
-            channel = self._channels[address] = self._open(address)
+            with forks.opening() as may_open:
+                if not may_open:
+                    raise UnreachableError(address, "this process is about to fork")
+                self._home = (asyncio.get_running_loop(), threading.get_ident())
+                channel = self._channels[address] = self._open(address)
         return channel
+
+
+def _close_at_once(channels: Iterable[grpc.aio.Channel]) -> None:
+    """In the thread of their event loop. Without a grace, gRPC closes a channel and cancels its
+    requests before it first suspends."""
+    for channel in channels:
+        closing = channel.close()
+        with suppress(StopIteration):
+            closing.send(None)
+        closing.close()
 
 
 class _GrpcBroker:

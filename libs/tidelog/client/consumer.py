@@ -32,12 +32,13 @@ from tidelog.client.arguments import (
     topic_partition,
 )
 from tidelog.client.ask_leaders import LeaderAsker
+from tidelog.client.batch_opening import BatchOpening
 from tidelog.client.clock import Clock, SystemClock
 from tidelog.client.cluster_metadata import DEFAULT_METADATA_MAX_AGE_MS, ClusterMetadata
 from tidelog.client.connections import Connections, GrpcConnections
 from tidelog.client.fetch_codec import FoundOffset
 from tidelog.client.fetch_state import FetchState, OnOutOfRange
-from tidelog.client.fetched_batch import FetchedBatch, OpenedBatch
+from tidelog.client.fetched_batch import FetchedBatch
 from tidelog.client.fetcher import Fetcher
 from tidelog.client.lifecycle import Lifecycle, guarded, guards_itself
 from tidelog.client.metadata_cache import KnownTopic
@@ -45,7 +46,7 @@ from tidelog.client.offset_finder import OffsetFinder
 from tidelog.client.record_epochs import RecordEpoch, RecordEpochs
 from tidelog.client.retry import DEFAULT_MAX_BACKOFF_MS, DEFAULT_MIN_BACKOFF_MS, Backoff
 from tidelog.client.unclean_elections import UncleanElection
-from tidelog.errors import InvalidArgumentError
+from tidelog.errors import ErrorCode, InvalidArgumentError, TidelogError
 from tidelog.model import NO_EPOCH, NO_OFFSET, OffsetPosition, OnDamage, Record, TopicPartition
 from tidelog.rpc.trace_context import captured
 
@@ -93,8 +94,9 @@ class Consumer:
     - `max_wait_ms`, `min_bytes`: a leader answers a fetch when it has `min_bytes` or after
       `max_wait_ms`.
     - `max_bytes`: about as much as one fetch brings.
-    - `prefetch_bytes`: about as much as is held ahead in all, shared evenly between the
-      partitions; a share is exceeded by no more than one batch.
+    - `prefetch_bytes`: about as much as is held ahead in all, counted as batches are once they are
+      decompressed, and shared evenly between the partitions; a share is exceeded by no more than
+      one batch. Of all partitions together one batch is decompressed at a time.
     - `on_out_of_range`: "error" raises OFFSET_OUT_OF_RANGE from `poll` until somebody
       seeks; "earliest" and "latest" go there. So too where a new leader's log does not go
       on after what was read: then the error is a `LogTruncatedError`, and a warning is
@@ -108,6 +110,8 @@ class Consumer:
       which records that were read may be gone.
     - `metadata_max_age_ms`: added and removed partitions, and deleted topics, are noticed within
       this time even if no fetch fails.
+    - `opening_room`: for consumers of one event loop that are to hold few large batches together,
+      as `BatchOpening` says.
     """
 
     def __init__(
@@ -126,6 +130,7 @@ class Consumer:
         connections: Connections | None = None,
         clock: Clock | None = None,
         rng: random.Random | None = None,
+        opening_room: asyncio.Semaphore | None = None,
     ) -> None:
         self._clock = clock or SystemClock()
         self._lifecycle = Lifecycle("consumer", self._clock)
@@ -160,6 +165,7 @@ class Consumer:
             max_bytes=max_bytes,
             on_unclean_election=self._unclean_election,
         )
+        self._opening = BatchOpening(self._state.taking, opening_room)
         self._on_unclean_election = on_unclean_election
         self._growing: _Growing | None = None
 
@@ -181,18 +187,26 @@ class Consumer:
         somebody seeks; one that was assigned before goes on. That a partition does not
         exist is told by `seek` and `poll`."""
         self._lifecycle.check()
-        wanted = [TopicPartition(*partition) for partition in partitions]
+        self._assign([TopicPartition(*partition) for partition in partitions], start)
+
+    def _assign(
+        self,
+        wanted: list[TopicPartition],
+        start: OffsetPosition | str,
+        growing: _Growing | None = None,
+    ) -> None:
         position = offset_position("start", start)
         if position is OffsetPosition.TIMESTAMP:
             raise InvalidArgumentError("start is EARLIEST or LATEST; use seek_to_time for a time")
-        self._growing = None
-        self._assign(wanted, position)
-
-    def _assign(self, wanted: list[TopicPartition], start: OffsetPosition) -> None:
+        self._growing = growing
         self._metadata.follow({partition.topic for partition in wanted})
-        self._state.assign(wanted, start)
+        # Where another topic has the name by the time of the first fetch, `poll` raises.
+        topic_ids = {growing.topic: growing.topic_id} if growing is not None else {}
+        self._state.assign(wanted, position, topic_ids)
         self._fetcher.start()
         self._fetcher.wake()
+        # A call that waits for partitions which are not assigned any more does not wait on.
+        self._fetcher.arrived.set()
 
     async def assign_topic(
         self, topic: str, *, start: OffsetPosition | str = OffsetPosition.EARLIEST
@@ -202,8 +216,7 @@ class Consumer:
         says: all their records are younger than this call."""
         known = await self._metadata.topic(topic)
         partitions = [TopicPartition(topic, number) for number in range(known.partitions)]
-        self.assign(partitions, start=start)
-        self._growing = _Growing(topic, known.topic_id, known.partitions)
+        self._assign(partitions, start, _Growing(topic, known.topic_id, known.partitions))
         return partitions
 
     async def partitions_of(self, topic: str) -> list[TopicPartition]:
@@ -216,7 +229,7 @@ class Consumer:
 
     @property
     def buffered_bytes(self) -> int:
-        """What is held ahead now, as it travelled (compressed)."""
+        """What is held ahead now, as it is once decompressed: so the frames state."""
         return self._state.buffered_bytes
 
     def position(self, partition: TopicPartition | tuple[str, int]) -> int | None:
@@ -318,17 +331,21 @@ class Consumer:
         max_records: int = DEFAULT_MAX_RECORDS,
     ) -> list[Record]:
         """Records as soon as there are any, `max_records` or as many as are opened in TAKING_MS;
-        none after `timeout_ms`. A poll that is cancelled has taken none."""
+        none after `timeout_ms`. A poll that is cancelled has taken none. Raises INVALID_REQUEST
+        where nothing is assigned; so the next two."""
         poll_timeout("timeout_ms", timeout_ms)
         positive("max_records", max_records)
         self._fetcher.trace_context = captured()
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         with self._lifecycle.call():
             await self._lifecycle.checkpoint()
+            opened = False
             while not (records := self._take(max_records)):
-                if await self._opened_costly():
-                    continue
-                if not await self._wait_until(deadline_ms):
+                # Another call may have taken all that was opened.
+                if opened and self._clock.monotonic_ms() >= deadline_ms:
+                    return []
+                opened = await self._opening.open_costly()
+                if not opened and not await self._wait_until(deadline_ms):
                     return []
             return records
 
@@ -347,8 +364,7 @@ class Consumer:
         with self._lifecycle.call():
             await self._lifecycle.checkpoint()
             while True:
-                self._fetcher.arrived.clear()
-                self._fetcher.check()
+                self._prepare_to_take()
                 # Nothing is awaited between taking and returning, or a cancellation would lose it.
                 batches = self._state.take_batches(max_batches)
                 self._fetcher.confirm_missing()
@@ -361,6 +377,7 @@ class Consumer:
     def __aiter__(self) -> Self:
         return self
 
+    @guards_itself
     async def __anext__(self) -> Record:
         """Waits for the next record, however long it takes."""
         self._lifecycle.check()
@@ -370,7 +387,7 @@ class Consumer:
         with self._lifecycle.call():
             await asyncio.sleep(0)
             while not (records := self._take(1)):
-                if await self._opened_costly():
+                if await self._opening.open_costly():
                     continue
                 self._fetcher.trace_context = captured()
                 await self._fetcher.arrived.wait()
@@ -382,6 +399,7 @@ class Consumer:
         await self._lifecycle.close(self._finish, self._connections.close)
 
     async def _finish(self) -> None:
+        await self._opening.stop()
         await self._fetcher.stop()
         await self._metadata.close()
         await self._connections.close()
@@ -389,8 +407,7 @@ class Consumer:
     def _take(self, max_records: int) -> list[Record]:
         """Not more than opening for TAKING_MS brings. What it returns is the caller's at once:
         nothing may be awaited in between, or a cancellation would lose it."""
-        self._fetcher.arrived.clear()
-        self._fetcher.check()
+        self._prepare_to_take()
         if max_records == 1:
             records = self._state.take_records(1)
         else:
@@ -403,16 +420,15 @@ class Consumer:
         self._fetcher.confirm_missing()
         return records
 
-    async def _opened_costly(self) -> bool:
-        """Opens off the loop the batch at which taking ended; whether there was one. A batch that
-        cannot be opened raises `TidelogError` (INVALID_BATCH)."""
-        costly = self._state.costly
-        if costly is None or not costly.buffered:
-            return False
-        generation = costly.generation
-        opened = await asyncio.to_thread(OpenedBatch, costly.to_open())
-        self._state.opened(costly, generation, opened)
-        return True
+    def _prepare_to_take(self) -> None:
+        if not self._state.has_partitions:
+            raise TidelogError(
+                ErrorCode.INVALID_REQUEST,
+                "the consumer has nothing to read, because no partition is assigned; call "
+                "assign_topic or assign before",
+            )
+        self._fetcher.arrived.clear()
+        self._fetcher.check()
 
     async def _wait_until(self, deadline_ms: int) -> bool:
         """False once the time is up; other tasks have run in any case."""
@@ -433,8 +449,9 @@ class Consumer:
         return [self._state.get(TopicPartition(*partition)).partition for partition in partitions]
 
     async def _seek_to(self, chosen: list[TopicPartition], position: OffsetPosition) -> None:
-        for partition, offset in (await self._finder.find(chosen, position)).items():
-            self._seek(partition, offset)
+        for partition, told in (await self._finder.find_told(chosen, position)).items():
+            self._state.get(partition).found(told.offset, told.topic_id)
+        self._fetcher.wake()
 
     def _seek(self, partition: TopicPartition, offset: int) -> None:
         self._state.get(partition).seek(offset)
@@ -453,8 +470,11 @@ class Consumer:
         if known.partitions > growing.partitions:
             added = range(growing.partitions, known.partitions)
             new = [TopicPartition(growing.topic, number) for number in added]
-            self._assign([*self._state.partitions, *new], OffsetPosition.EARLIEST)
-            self._growing = growing._replace(partitions=known.partitions)
+            self._assign(
+                [*self._state.partitions, *new],
+                OffsetPosition.EARLIEST,
+                growing._replace(partitions=known.partitions),
+            )
 
     def _unclean_election(self, election: UncleanElection) -> None:
         _log.warning(

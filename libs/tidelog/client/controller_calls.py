@@ -118,12 +118,20 @@ class ControllerCalls:
         in_doubt = False
         problem = "no active controller is known"
         for attempt in range(1, MAX_ATTEMPTS + 1):
-            await self._metadata.refresh_patiently()
+            left_ms = give_up_ms - self._clock.monotonic_ms()
+            try:
+                await self._metadata.refresh_patiently(patience_ms=left_ms)
+            except TidelogError as error:
+                if attempt == 1 or error.code is not ErrorCode.REQUEST_TIMED_OUT:
+                    raise
+                # The problem of the try before says more, and it may have been carried out.
+                break
             address = self._metadata.controller_address
             if address:
                 try:
                     api = self._connections.controller(address)
-                    answer = await call(api, timeout_ms + ANSWER_GRACE_MS)
+                    left_ms = max(give_up_ms - self._clock.monotonic_ms(), 0)
+                    answer = await call(api, left_ms + ANSWER_GRACE_MS)
                 except UnreachableError as error:
                     in_doubt = True
                     problem = str(error)

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tidelog.rpc.wire import partition_count
 from tidelog.v1 import broker_pb2
 
+# A slice takes a millisecond or two.
+PARTITIONS_PER_TURN = 400
+
+# The word of every view for a broker whose registration has ended.
+GONE = "gone"
+
 
 @dataclass(frozen=True, slots=True)
 class BrokerDescription:
+    """`status`: running, stopping or gone."""
+
     broker_id: int
     address: str
     rack: str
     broker_epoch: int
-    state: str
+    status: str
+
+    @property
+    def state(self) -> str:
+        """Deprecated alias of `status`, for one release."""
+        return self.status
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,31 +132,57 @@ def cluster_from_wire(answer: broker_pb2.MetadataResponse) -> ClusterDescription
     return ClusterDescription(answer.cluster_id, controller, tuple(brokers), tuple(controllers))
 
 
+async def topics_from_wire(
+    topics: Iterable[broker_pb2.TopicMetadata],
+) -> list[TopicDescription]:
+    """In slices, between which the event loop runs what else is ready: some thousand partitions
+    take tens of milliseconds."""
+    converted: list[TopicDescription] = []
+    since_pause = 0
+    for topic in topics:
+        partitions: list[PartitionDescription] = []
+        for partition in topic.partitions:
+            partitions.append(_partition_from_wire(partition))
+            since_pause += 1
+            if since_pause == PARTITIONS_PER_TURN:
+                since_pause = 0
+                await asyncio.sleep(0)
+        converted.append(_topic_from_wire(topic, partitions))
+    return converted
+
+
 def topic_from_wire(topic: broker_pb2.TopicMetadata) -> TopicDescription:
+    return _topic_from_wire(topic, map(_partition_from_wire, topic.partitions))
+
+
+def _topic_from_wire(
+    topic: broker_pb2.TopicMetadata, partitions: Iterable[PartitionDescription]
+) -> TopicDescription:
     return TopicDescription(
         topic.name,
         topic.topic_id,
         topic.replication_factor,
         dict(topic.config),
-        tuple(
-            PartitionDescription(
-                p.partition,
-                p.leader,
-                p.leader_epoch,
-                tuple(p.replicas),
-                tuple(p.isr),
-                tuple(p.eligible_leader_replicas),
-                tuple(p.offline_replicas),
-                p.unclean_leader_epoch,
-                p.min_isr,
-                p.moving_operation,
-                tuple(p.original_replicas),
-                tuple(p.target_replicas),
-                p.create_revision,
-            )
-            for p in topic.partitions
-        ),
+        tuple(partitions),
         partition_count(topic),
         topic.create_revision,
         topic.revision,
+    )
+
+
+def _partition_from_wire(wire: broker_pb2.PartitionMetadata) -> PartitionDescription:
+    return PartitionDescription(
+        wire.partition,
+        wire.leader,
+        wire.leader_epoch,
+        tuple(wire.replicas),
+        tuple(wire.isr),
+        tuple(wire.eligible_leader_replicas),
+        tuple(wire.offline_replicas),
+        wire.unclean_leader_epoch,
+        wire.min_isr,
+        wire.moving_operation,
+        tuple(wire.original_replicas),
+        tuple(wire.target_replicas),
+        wire.create_revision,
     )

@@ -19,6 +19,7 @@ from types import MappingProxyType
 
 from tidelog.client.clock import Clock
 from tidelog.client.connections import GrpcConnections
+from tidelog.client.gateways import DIAL_GATEWAY_MS, DialGateway, dial_gateway
 from tidelog.client.service_round import (
     PROBE_GRACE_MS,
     TIMES_IN_ALL,
@@ -37,8 +38,9 @@ from tidelog.inspection.explain import (
     active_controller,
     explain,
 )
-from tidelog.inspection.explain.observed import BROKER, name_of
+from tidelog.inspection.explain.observed import BROKER, SilentGateway, name_of
 from tidelog.inspection.explain.replicas import had_all_lately
+from tidelog.inspection.gateways import SILENT, known_gateways, state_of
 from tidelog.inspection.model import (
     LEAST_ANSWER_MS,
     NOT_KNOWN,
@@ -59,6 +61,8 @@ DEFAULT_TIMEOUT_MS = 2_000
 RATE_SAMPLE_MS = 500
 # Where no controller tells of partitions, so many brokers are asked for what they have read.
 MAX_METADATA_ATTEMPTS = 3
+# Gateways that no controller has heard lately, and that are asked whether they answer.
+MAX_DIALED_GATEWAYS = 20
 
 _NOBODY_KNOWN: Mapping[str, Identity] = MappingProxyType({})
 
@@ -68,7 +72,7 @@ def longest_ms(timeout_ms: int) -> int:
     within the time of one more question all that is asked after it, each for LEAST_ANSWER_MS at
     the least."""
     after_ms = timeout_ms + (MAX_METADATA_ATTEMPTS + 1) * LEAST_ANSWER_MS + RATE_SAMPLE_MS
-    return TIMES_IN_ALL * timeout_ms + PROBE_GRACE_MS + after_ms
+    return TIMES_IN_ALL * timeout_ms + PROBE_GRACE_MS + max(after_ms, DIAL_GATEWAY_MS)
 
 
 class NobodyAnswersError(UnreachableError):
@@ -89,10 +93,12 @@ class Explainer:
         clock: Clock,
         connect: Callable[[], ExplainConnections] = GrpcConnections,
         dial: Dial = tcp_dial,
+        dial_gateway: DialGateway = dial_gateway,
     ) -> None:
         self._clock = clock
         self._connect = connect
         self._dial = dial
+        self._dial_gateway = dial_gateway
 
     async def explain(
         self,
@@ -141,8 +147,13 @@ class Explainer:
             raise NobodyAnswersError(silent)
         if states and scope.broker is not None:
             _require_broker(found, scope.broker)
-        metadata = await self._partitions(found, states, silent, scope)
-        earlier, states = await self._look_again(found, states)
+        dialing = asyncio.create_task(self._silent_gateways(states))
+        try:
+            metadata = await self._partitions(found, states, silent, scope)
+            earlier, states = await self._look_again(found, states)
+            silent_gateways = await dialing
+        finally:
+            dialing.cancel()
         return Observed(
             states,
             silent,
@@ -151,7 +162,14 @@ class Explainer:
             earlier,
             RATE_SAMPLE_MS if earlier else 0,
             found.glimpses(),
+            silent_gateways,
         )
+
+    async def _silent_gateways(self, states: Sequence[ServiceState]) -> list[SilentGateway]:
+        silent = [g for g in known_gateways(states) if state_of(g) == SILENT]
+        silent = silent[:MAX_DIALED_GATEWAYS]
+        listening = await asyncio.gather(*map(self._dial_gateway, silent))
+        return [SilentGateway(*each) for each in zip(silent, listening, strict=True)]
 
     async def _partitions(
         self,
@@ -287,6 +305,8 @@ def _require_broker(found: ServiceRound, broker_id: int) -> None:
     for state in found.states.values():
         for key in state.controller.partitions if state.controller else ():
             known.update(key.replicas)
+        for said in (state.controller, state.broker):
+            known.update(start.broker_id for start in (said.rejected_starts if said else ()))
     if broker_id not in known:
         raise TidelogError(
             ErrorCode.UNKNOWN_BROKER,

@@ -8,15 +8,17 @@ and in turn between partitions.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from tidelog.batch import is_fence, is_intact
-from tidelog.batch_slices import is_costly_to_open
+from tidelog.batch_slices import decoded_size
 from tidelog.client.assigned_partition import Assigned
-from tidelog.client.fetched_batch import FetchedBatch, OpenedBatch
+from tidelog.client.fetched_batch import FetchedBatch
 from tidelog.client.log_continuity import Found, LogTruncatedError
 from tidelog.client.partition_errors import PartitionErrors, confirm_missing
+from tidelog.client.record_taking import RecordTaking
 from tidelog.client.retry import Backoff, Leader
 from tidelog.errors import STALE_METADATA, ErrorCode, RecordsDamagedError, TidelogError
 from tidelog.model import Batch, OffsetPosition, OnDamage, Record, TopicPartition
@@ -30,8 +32,6 @@ MAX_CORRUPT_FETCHES = 3
 # An offset is out of range when leaders have said so this often, with fresh metadata
 # between: one of them alone may be a zombie (interleaving 13 of ARCHITECTURE.md).
 OUT_OF_RANGE_CONFIRMATIONS = 2
-# Records that are taken between two looks at the time.
-RECORDS_PER_CHECK = 1_000
 # A topic that every broker has denied for this long is gone.
 UNKNOWN_TOPIC_TIMEOUT_MS = 30_000
 
@@ -78,9 +78,9 @@ class Fetched(NamedTuple):
 
 
 class FetchState:
-    """Bound: a partition asks for no more while it holds half of its share of
-    `prefetch_bytes`, and never for more than fills its share (but for the first batch,
-    which is always whole)."""
+    """Bound: a partition asks for no more while it holds half of its share of `prefetch_bytes`,
+    and never for more than fills its share, as batches are once they are decompressed. Of what
+    comes beyond its share one batch is kept, and the rest requested again."""
 
     def __init__(
         self,
@@ -94,28 +94,38 @@ class FetchState:
         self._prefetch_bytes = prefetch_bytes
         self._on_out_of_range = on_out_of_range
         self._assigned: dict[TopicPartition, Assigned] = {}
+        self._turn = 0
         self._fetches: dict[int, int] = {}
         self._on_damage = on_damage
         self._truncations: list[LogTruncatedError] = []
-        # Of which records were taken last; no other has an open batch.
-        self._reading: Assigned | None = None
+        self.taking = RecordTaking(self._cannot_open)
         self.errors = PartitionErrors()
         self._skipped: list[RecordsDamagedError] = []
-        # Whose first batch is to be opened off the event loop before more records are taken.
-        self.costly: Assigned | None = None
 
-    def assign(self, partitions: Iterable[TopicPartition], start: OffsetPosition) -> None:
-        """Keeps those that stay as they are, and starts the new ones at `start`."""
+    def assign(
+        self,
+        partitions: Iterable[TopicPartition],
+        start: OffsetPosition,
+        topic_ids: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """Keeps those that stay as they are, and starts the new ones at `start`. `topic_ids`: by
+        name, of topics where no other of the name may be read."""
         before = self._assigned
         self._assigned = {p: before.get(p) or Assigned(p, start) for p in partitions}
         for partition, assigned in before.items():
             if partition not in self._assigned:
                 assigned.seek(None)
+        for partition, assigned in self._assigned.items():
+            assigned.topic_id = assigned.topic_id or topic_ids.get(partition.topic, "")
         self.errors.keep(self._assigned)
 
     @property
     def partitions(self) -> list[TopicPartition]:
         return list(self._assigned)
+
+    @property
+    def has_partitions(self) -> bool:
+        return bool(self._assigned)
 
     @property
     def buffered_bytes(self) -> int:
@@ -140,11 +150,16 @@ class FetchState:
                 found.setdefault(assigned.reset, []).append((assigned, assigned.generation))
         return found
 
+    @property
+    def _share(self) -> int:
+        """Bytes of `prefetch_bytes` that belong to one partition."""
+        return max(self._prefetch_bytes // max(len(self._assigned), 1), 1)
+
     def plan(
         self, now_ms: int, leader_of: Callable[[TopicPartition], Leader | None]
     ) -> list[FetchPlan]:
         """What to fetch now; every plan counts as under way until `finish`."""
-        share = max(self._prefetch_bytes // max(len(self._assigned), 1), 1)
+        share = self._share
         by_leader: dict[int, tuple[Leader, list[tuple[Want, Leader]]]] = {}
         for assigned in self._assigned.values():
             if not assigned.may_fetch(share):
@@ -158,16 +173,16 @@ class FetchState:
                 assigned,
                 assigned.generation,
                 assigned.continuity.first_offset(assigned.fetch_offset, leader.leader_epoch),
-                max(share - assigned.buffered_bytes, 1),
+                max(int((share - assigned.buffered_bytes) / assigned.expansion), 1),
             )
-            wants = by_leader.setdefault(leader.broker_id, (leader, []))[1]
-            if len(wants) < MAX_FETCH_PARTITIONS:
-                wants.append((want, leader))
-        plans = [FetchPlan(leader, wants) for leader, wants in by_leader.values()]
+            by_leader.setdefault(leader.broker_id, (leader, []))[1].append((want, leader))
+        plans = [FetchPlan(leader, _longest_waiting(w)) for leader, w in by_leader.values()]
         for plan in plans:
             self._fetches[plan.leader.broker_id] = self._fetches.get(plan.leader.broker_id, 0) + 1
+            self._turn += 1
             for want, _ in plan.wants:
                 want.assigned.in_flight = True
+                want.assigned.fetch_turn = self._turn
         return plans
 
     def _usable(self, assigned: Assigned, leader: Leader, now_ms: int) -> bool:
@@ -207,24 +222,41 @@ class FetchState:
             assigned, leader, fetched.batches, now_ms
         ):
             return
-        for batch in fetched.batches:
-            if batch.header.next_offset <= assigned.fetch_offset:
-                continue
-            if not is_intact(batch):
-                self._corrupt(assigned, batch, leader, now_ms)
-                return
-            assigned.buffered.append(batch)
-            assigned.buffered_bytes += len(batch.records)
-            assigned.fetch_offset = batch.header.next_offset
-            assigned.newest_epoch = max(assigned.newest_epoch, batch.header.leader_epoch)
-            assigned.continuity.read(batch.header, leader.leader_epoch)
-            assigned.corrupt = 0
+        if not self._keep(assigned, leader, fetched.batches, now_ms):
+            return
         assigned.route.succeeded()
         assigned.failing_since_ms = 0
         # To the end of the line: who has just got something is asked for last.
         if fetched.batches and self._assigned.get(assigned.partition) is assigned:
             del self._assigned[assigned.partition]
             self._assigned[assigned.partition] = assigned
+
+    def _keep(
+        self, assigned: Assigned, leader: Leader, batches: Sequence[Batch], now_ms: int
+    ) -> bool:
+        """As many as there is room for. False: one is damaged."""
+        wire_bytes = decoded_bytes = kept = 0
+        for batch in batches:
+            if batch.header.next_offset <= assigned.fetch_offset:
+                continue
+            size = decoded_size(batch)
+            wire_bytes += len(batch.records)
+            decoded_bytes += size
+            assigned.expansion = max(decoded_bytes / max(wire_bytes, 1), 1.0)
+            # One of each answer is kept, or it would be requested again at once.
+            if kept and assigned.buffered_bytes + size > self._share:
+                break
+            if not is_intact(batch):
+                self._corrupt(assigned, batch, leader, now_ms)
+                return False
+            assigned.buffered.append(batch)
+            assigned.buffered_bytes += size
+            assigned.fetch_offset = batch.header.next_offset
+            assigned.newest_epoch = max(assigned.newest_epoch, batch.header.leader_epoch)
+            assigned.continuity.read(batch.header, leader.leader_epoch)
+            assigned.corrupt = 0
+            kept += 1
+        return True
 
     def _continues(
         self, assigned: Assigned, leader: Leader, batches: Sequence[Batch], now_ms: int
@@ -293,6 +325,10 @@ class FetchState:
                 "is damaged",
             )
             self.errors.add(assigned, error)
+
+    def _cannot_open(self, assigned: Assigned, error: TidelogError) -> None:
+        assigned.close_buffered()
+        self.errors.add(assigned, error)
 
     def failed(
         self,
@@ -426,43 +462,24 @@ class FetchState:
         self, max_records: int, enough: Callable[[], bool] = lambda: False
     ) -> list[Record]:
         """Raises errors as `take_batches`. Where it ends at a batch that takes long to open,
-        `costly` says whose: the caller gives it to `opened`, and takes again. Ends early, with
-        some records, once it is `enough`, which is checked every RECORDS_PER_CHECK."""
+        `taking.costly` says whose: the caller opens it, and takes again. Ends early, with some
+        records, once it is `enough`, which is checked every RECORDS_PER_CHECK."""
         self.errors.raise_new()
-        taken: list[Record] = []
-        self.costly = None
-        # What is open goes first, so that of all partitions together one batch is open at most.
-        # Only that batch: where a partition always has a next one, others would wait for ever.
-        reading = self._reading
-        while reading is not None and not reading.is_closed and len(taken) < max_records:
-            taken += reading.take_records(min(max_records - len(taken), RECORDS_PER_CHECK))
-            if taken and enough():
-                return taken
-        for assigned in self._assigned.values():
-            while assigned.buffered and len(taken) < max_records:
-                if assigned.opened is None and is_costly_to_open(assigned.buffered[0]):
-                    self.costly = assigned
-                    return taken
-                left = max_records - len(taken)
-                self._reading = assigned
-                taken += assigned.take_records(min(left, RECORDS_PER_CHECK))
-                if taken and enough():
-                    return taken
-        if not taken:
+        taken = self.taking.take(self._assigned.values(), max_records, enough)
+        if not taken and self.taking.costly is None:
             self.errors.raise_any(self._assigned.values())
         return taken
-
-    def opened(self, assigned: Assigned, generation: int, opened: OpenedBatch) -> None:
-        """Unless something else is first by now."""
-        if assigned.generation == generation and (
-            assigned.buffered and assigned.buffered[0] is opened.batch
-        ):
-            assigned.opened = opened
-            self._reading = assigned
 
     @property
     def has_error(self) -> bool:
         return any(assigned.error is not None for assigned in self._assigned.values())
+
+
+def _longest_waiting(wants: list[tuple[Want, Leader]]) -> list[tuple[Want, Leader]]:
+    """As many as one fetch may name: the others are in the next one, before these."""
+    if len(wants) <= MAX_FETCH_PARTITIONS:
+        return wants
+    return sorted(wants, key=lambda entry: entry[0].assigned.fetch_turn)[:MAX_FETCH_PARTITIONS]
 
 
 def _epoch_fault(error: TidelogError) -> bool:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from tidelog.batch_slices import SLICE_RECORDS, BatchSlice, decode_slices
+from tidelog.errors import InvalidBatchError
 from tidelog.model import Batch, BatchHeader, Record, TopicPartition
 from tidelog.record_batch import Columns, decode, to_columns, to_records
 from tidelog.record_limits import HIGHEST_MAX_BATCH_RECORDS, invalid_batch
+
+# Of an open batch, which are made on the caller's event loop: two milliseconds.
+OPEN_SLICE_RECORDS = 2_048
 
 
 class FetchedBatch(NamedTuple):
@@ -39,7 +44,8 @@ class FetchedBatch(NamedTuple):
         """Keys, values and timestamps as lists. Raises `TidelogError` (INVALID_BATCH), also for a
         batch of more than 1,000,000 records, which only `record_slices` opens."""
         self._check_count()
-        columns = decode(self.batch)
+        with self.opening():
+            columns = decode(self.batch)
         if not self.skip:
             return columns
         return Columns(
@@ -53,15 +59,31 @@ class FetchedBatch(NamedTuple):
         """Raises as `columns` does."""
         self._check_count()
         topic, partition = self.partition
-        return to_records(topic, partition, self.header, decode(self.batch))[self.skip :]
+        with self.opening():
+            columns = decode(self.batch)
+        return to_records(topic, partition, self.header, columns)[self.skip :]
 
-    def record_slices(self, max_records: int = SLICE_RECORDS) -> Iterator[list[Record]]:
-        """The same records, at most so many at a time: beside the decompressed batch no more is
-        held. Raises `TidelogError` (INVALID_BATCH), perhaps after some slices."""
-        for piece in decode_slices(self.batch, max_records=max_records):
-            records = self._records(piece)
-            if records:
-                yield records
+    @contextmanager
+    def opening(self) -> Iterator[None]:
+        """INVALID_BATCH that is raised within says which batch it is, and what follows it."""
+        try:
+            yield
+        except InvalidBatchError as error:
+            raise invalid_batch(
+                f"the batch at offset {self.header.base_offset} of {self.partition} cannot be "
+                f"opened: {error.message}; what follows it begins at offset {self.next_offset}"
+            ) from error
+
+    def record_slices(
+        self, max_records: int = SLICE_RECORDS, *, cheap_only: bool = False
+    ) -> Iterator[list[Record]]:
+        """The same records, at most so many at a time, and fewer where they have many headers:
+        beside the decompressed batch no more is held. Raises as `decode_slices`."""
+        with self.opening():
+            for piece in decode_slices(self.batch, max_records=max_records, cheap_only=cheap_only):
+                records = self._records(piece)
+                if records:
+                    yield records
 
     def _records(self, piece: BatchSlice) -> list[Record]:
         header = self.header
@@ -86,9 +108,10 @@ class OpenedBatch:
     """The records of a batch from `skip` on, of which a slice is held at a time. What it costs to
     make is decompression and the first slice."""
 
-    def __init__(self, fetched: FetchedBatch) -> None:
-        self.batch = fetched.batch
-        self._slices = fetched.record_slices()
+    def __init__(self, fetched: FetchedBatch, *, cheap_only: bool = False) -> None:
+        """Raises as `decode_slices`."""
+        self.fetched = fetched
+        self._slices = fetched.record_slices(OPEN_SLICE_RECORDS, cheap_only=cheap_only)
         self._ready: list[Record] = next(self._slices, [])
         self._taken = 0
 

@@ -105,7 +105,7 @@ class Fetcher:
 
     async def _confirm(self, topic: str) -> None:
         # Without an answer nothing is confirmed: the next call asks again.
-        with contextlib.suppress(UnreachableError):
+        with contextlib.suppress(UnreachableError, TidelogError):
             await self._metadata.refresh((topic,))
             self._state.update_missing(self._metadata.leader, self._metadata.gone)
             self._state.confirm_missing(topic)
@@ -267,6 +267,6 @@ class Fetcher:
                     assigned.finding = False
                     self._state.errors.add(assigned, outcome)
                 else:
-                    assigned.seek(outcome.offset)
+                    assigned.found(outcome.offset, outcome.topic_id)
                 self.arrived.set()
                 self.wake()

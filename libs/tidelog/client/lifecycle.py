@@ -31,6 +31,9 @@ _closing_tasks: set[asyncio.Task[None]] = set()
 
 Finish = Callable[[], Coroutine[Any, Any, None]]
 
+# Calls without a public name: entering the client, and iterating over it.
+_PUBLIC_DUNDERS = frozenset({"__aenter__", "__aiter__", "__anext__"})
+
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
@@ -208,7 +211,7 @@ _Client = TypeVar("_Client", bound=_Guarded)
 def guards_itself(
     method: Callable[Concatenate[_Client, _P], Coroutine[Any, Any, _T]],
 ) -> Callable[Concatenate[_Client, _P], Coroutine[Any, Any, _T]]:
-    """Marks a public coroutine that uses its client's lifecycle by itself, being `close` or so
+    """Marks a public call that uses its client's lifecycle by itself, being `close` or so
     frequent that the wrapper would cost too much."""
     method.__guards_itself__ = True  # type: ignore[attr-defined]
     return method
@@ -216,11 +219,23 @@ def guards_itself(
 
 def guarded(client: type[_Client]) -> type[_Client]:
     """Class decorator: every public coroutine of the class, inherited ones included, is a call of
-    its lifecycle, and gives other tasks their turn."""
-    for name, method in inspect.getmembers(client, inspect.iscoroutinefunction):
-        if not name.startswith("_") and not hasattr(method, "__guards_itself__"):
-            setattr(client, name, _as_call(method))
+    its lifecycle, and gives other tasks their turn. Every other public method raises as
+    `Lifecycle.check`; properties only read memory, and are left as they are."""
+    for name, method in inspect.getmembers(client, inspect.isfunction):
+        is_public = not name.startswith("_") or name in _PUBLIC_DUNDERS
+        if is_public and not hasattr(method, "__guards_itself__"):
+            is_coroutine = inspect.iscoroutinefunction(method)
+            setattr(client, name, _as_call(method) if is_coroutine else _checked(method))
     return client
+
+
+def _checked(method: Callable[Concatenate[_Client, _P], _T]) -> Callable[..., _T]:
+    @functools.wraps(method)
+    def call(self: _Client, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        self._lifecycle.check()
+        return method(self, *args, **kwargs)
+
+    return call
 
 
 def _as_call(

@@ -11,6 +11,7 @@ from tidelog.errors import TidelogError
 from tidelog.model import OffsetPosition, TopicPartition
 
 REQUEST_TIMEOUT_MS = 5_000
+PARTITIONS_FIELD = "tidelog.v1.ListOffsetsRequest.partitions"
 
 
 class OffsetFinder:
@@ -35,13 +36,15 @@ class OffsetFinder:
         timestamp_ms: int = 0,
     ) -> dict[TopicPartition, FoundOffset]:
         """As `find`, with the epoch of the leader that told it and the topic's id."""
-        return await self._asker.ask_all(partitions, _ask(position, timestamp_ms), "offsets")
+        return await self._asker.ask_all(
+            partitions, _ask(position, timestamp_ms), "offsets", PARTITIONS_FIELD
+        )
 
     def find_each(
         self, partitions: Iterable[TopicPartition], position: OffsetPosition
     ) -> AsyncGenerator[tuple[TopicPartition, FoundOffset | TidelogError]]:
         """The same, partition by partition: none waits for another's leader, or gets its error."""
-        return self._asker.ask_each(partitions, _ask(position), "offsets")
+        return self._asker.ask_each(partitions, _ask(position), "offsets", PARTITIONS_FIELD)
 
 
 def _ask(position: OffsetPosition, timestamp_ms: int = 0) -> Ask[FoundOffset]:

@@ -73,18 +73,22 @@ def not_written_before(partition: TopicPartition, error: TidelogError) -> Tidelo
     )
 
 
-def foreign_sequence(partition: TopicPartition) -> TidelogError:
-    """A sequence is there, and not by any try of its batch."""
+def foreign_sequence(partition: TopicPartition, name: str) -> TidelogError:
+    """A sequence is there, and not by any try of its batch. `name`: of the producer; empty: that of
+    its given identity is not known."""
+    of_name = f"the name {name!r}" if name else "the same name"
     return TidelogError(
         ErrorCode.FENCED_PRODUCER_EPOCH,
-        f"another producer of the same name has written to {partition} meanwhile; only one "
+        f"another producer of {of_name} has written to {partition} meanwhile; only one "
         "may hold a name at a time",
     )
 
 
-def name_taken(error: TidelogError) -> TidelogError:
+def name_taken(error: TidelogError, name: str) -> TidelogError:
+    """`name`: as that of `foreign_sequence`."""
+    own = f"this one's name, {name!r}" if name else "this one's name"
     return TidelogError(
         error.code,
-        f"another producer has taken over this one's name ({error.message}); only one may "
+        f"another producer has taken over {own} ({error.message}); only one may "
         "hold it at a time, so close this one",
     )

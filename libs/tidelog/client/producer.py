@@ -47,7 +47,7 @@ from tidelog.client.producer_identity import GivenIdentity, ProducerIdentity
 from tidelog.client.producer_settings import idempotence_of
 from tidelog.client.record_columns import (
     RecordColumns,
-    check_bytes,
+    check_content,
     check_place,
     check_timestamps,
     checked_headers,
@@ -163,6 +163,7 @@ class Producer:
             max_in_flight_per_broker=max_in_flight_per_broker,
             max_in_flight_per_partition=max_in_flight_per_partition,
             idempotence=idempotence,
+            producer_name=producer_name or "",
         )
         self._on_unclean_election = on_unclean_election
         identifying = None
@@ -278,7 +279,8 @@ class Producer:
         if type(topic) is not str or partition is not None:
             check_place(topic, partition)
         if type(value) is not bytes or (key is not None and type(key) is not bytes):
-            check_bytes("value, key", (value, key))
+            check_content("value", value)
+            check_content("key", key)
         if key is not None:
             check_key_size(len(key))
         if headers != ():
@@ -343,6 +345,7 @@ class Producer:
         )
         check_place(topic, partition)
         columns.check()
+        columns = columns.copied()
         batches: list[asyncio.Future[BatchReport]] = []
         async with self._admission.turns.of(topic):
             # What was sealed before goes before more is made.

@@ -10,7 +10,13 @@ from tidelog.client.accumulator import Accumulator
 from tidelog.client.clock import Clock
 from tidelog.client.cluster_metadata import ClusterMetadata
 from tidelog.client.connections import Connections
-from tidelog.client.producers_codec import describe_producers, init_producer_id
+from tidelog.client.producers_codec import (
+    PARTITIONS_FIELD,
+    Told,
+    describe_producers,
+    init_producer_id,
+)
+from tidelog.client.request_parts import in_parts, partition_bytes
 from tidelog.client.retry import Backoff, Leader
 from tidelog.client.sequences import Identity, sequence_after
 from tidelog.errors import STALE_METADATA, ErrorCode, TidelogError
@@ -128,19 +134,30 @@ class ProducerIdentity:
     ) -> None:
         identity = self._identity
         assert identity is not None, "a position is asked for once there is an identity"
+        # One request after another: what waits for the leader waits for all of them.
+        for part in in_parts(asked, PARTITIONS_FIELD, lambda entry: partition_bytes(entry[0])):
+            told = await self._describe(address, part, identity)
+            self._found_positions(told, identity)
+            self._on_change()
+
+    async def _describe(
+        self, address: str, asked: list[tuple[TopicPartition, Leader]], identity: Identity
+    ) -> Told:
         try:
-            told = await describe_producers(
+            return await describe_producers(
                 self._connections.broker(address), asked, (identity.producer_id,), identity
             )
         except UnreachableError as error:
             unknown = TidelogError(ErrorCode.REQUEST_TIMED_OUT, str(error))
-            told = [(partition, leader, unknown) for partition, leader in asked]
+            return [(partition, leader, unknown) for partition, leader in asked]
         except TidelogError as error:
-            told = [(partition, leader, error) for partition, leader in asked]
+            return [(partition, leader, error) for partition, leader in asked]
         except Exception as error:  # told to whoever waits for the position
             fault = TidelogError(ErrorCode.INTERNAL, f"the client failed: {error!r}")
             fault.__cause__ = error
-            told = [(partition, leader, fault) for partition, leader in asked]
+            return [(partition, leader, fault) for partition, leader in asked]
+
+    def _found_positions(self, told: Told, identity: Identity) -> None:
         now_ms = self._clock.monotonic_ms()
         for partition, leader, outcome in told:
             if isinstance(outcome, TidelogError):
@@ -153,7 +170,6 @@ class ProducerIdentity:
                 (p.last_sequence for p in outcome if p.producer_id == identity.producer_id), -1
             )
             self._accumulator.positioned(partition, 0 if last < 0 else sequence_after(last, 1))
-        self._on_change()
 
 
 def _without_an_id(error: TidelogError) -> TidelogError:

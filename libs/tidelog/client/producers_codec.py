@@ -8,6 +8,7 @@ from typing import NamedTuple
 from tidelog.client.ask_leaders import Answers, Asked
 from tidelog.client.connections import BrokerApi
 from tidelog.client.request_fields import built
+from tidelog.client.request_parts import in_parts, number_bytes
 from tidelog.client.sequences import Identity
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import FIRST_NAMED_PRODUCER_ID, TopicPartition
@@ -18,6 +19,10 @@ from tidelog.v1 import broker_pb2
 IDENTITY_TIMEOUT_MS = 2_000
 # An answer may come this much after the time that the broker was given.
 ANSWER_GRACE_MS = 1_000
+# In which one request names partitions, producer ids and topics.
+PARTITIONS_FIELD = "tidelog.v1.DescribeProducersRequest.partitions"
+PRODUCER_IDS_FIELD = "tidelog.v1.DescribeProducersRequest.producer_ids"
+COUNTS_FIELD = "tidelog.v1.NamedEpoch.partition_counts"
 
 
 class ProducerPosition(NamedTuple):
@@ -78,12 +83,27 @@ async def take_epoch(
     return TakenEpoch(identity, dict(answer.partition_counts))
 
 
+async def describe_many_producers(
+    broker: BrokerApi, asked: Asked, producer_ids: Sequence[int], fence: Identity | None = None
+) -> Told:
+    """As `describe_producers`, of any number of producer ids: one request after another."""
+    found: dict[TopicPartition, list[ProducerPosition] | TidelogError] = {}
+    for part in in_parts(dict.fromkeys(producer_ids), PRODUCER_IDS_FIELD, number_bytes):
+        for partition, _, told in await describe_producers(broker, asked, part, fence):
+            before = found.get(partition, [])
+            if isinstance(before, TidelogError):
+                continue
+            found[partition] = told if isinstance(told, TidelogError) else [*before, *told]
+    return [(partition, leader, found[partition]) for partition, leader in asked]
+
+
 async def describe_producers(
     broker: BrokerApi, asked: Asked, producer_ids: Sequence[int], fence: Identity | None = None
 ) -> Told:
-    """What one leader tells of some of its partitions, in their order. `fence`: the leader
-    refuses older epochs of this producer from now on, before it answers. Raises
-    `TidelogError` for a refusal of the whole, and `UnreachableError`."""
+    """What one leader tells of some of its partitions, in their order: as many partitions and
+    producer ids as one request may name. `fence`: the leader refuses older epochs of this producer
+    from now on, before it answers. Raises `TidelogError` for a refusal of the whole, and
+    `UnreachableError`."""
     request = built(broker_pb2.DescribeProducersRequest, producer_ids=producer_ids)
     if fence is not None:
         request.fence.CopyFrom(

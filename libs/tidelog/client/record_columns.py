@@ -17,6 +17,8 @@ from tidelog.record_limits import check_header_count, check_header_names, check_
 
 _MAX_TIMESTAMP_MS = (1 << 62) - 1
 _BYTES_OR_NONE = frozenset({bytes, type(None)})
+# They have a length and items, and are no column of records.
+_NO_COLUMNS = (bytes, bytearray, memoryview, str, Mapping)
 
 
 class RecordColumns(NamedTuple):
@@ -41,6 +43,15 @@ class RecordColumns(NamedTuple):
             _check_same_length("timestamps", self.timestamps_ms, self.values)
             check_timestamps(self.timestamps_ms)
 
+    def copied(self) -> RecordColumns:
+        """Of lists or tuples, which the caller cannot change while the records wait for room."""
+        values, keys, timestamps_ms = self
+        return RecordColumns(
+            _copied(values),
+            None if keys is None else _copied(keys),
+            timestamps_ms if isinstance(timestamps_ms, int) else _copied(timestamps_ms),
+        )
+
     def sizes(self) -> list[int]:
         """Bytes of each record's key and value."""
         sizes = _lengths(self.values)
@@ -61,9 +72,15 @@ def check_bytes(name: str, column: Sequence[object]) -> None:
     """Raises `ArgumentTypeError`, naming the first that is neither bytes nor None."""
     _check_sequence(name, column, "bytes")
     if not _BYTES_OR_NONE.issuperset(map(type, column)):
-        index, wrong = next((i, x) for i, x in enumerate(column) if type(x) not in _BYTES_OR_NONE)
+        for index, content in enumerate(column):
+            check_content(f"{name}[{index}]", content)
+
+
+def check_content(name: str, content: object) -> None:
+    """Raises `ArgumentTypeError` for a key or a value that is neither bytes nor None."""
+    if type(content) not in _BYTES_OR_NONE:
         raise ArgumentTypeError(
-            f"{name}[{index}] is {type(wrong).__name__}; it must be bytes or None "
+            f"{name} is {type(content).__name__}; it must be bytes or None "
             "(encode text first, as in text.encode())"
         )
 
@@ -96,7 +113,8 @@ def checked_headers(headers: Headers) -> Headers:
         # A name that UTF-8 cannot hold is rejected here, and not when its batch is sealed.
         text("the name of a header", header[0])
     check_header_names([len(header[0].encode()) for header in headers])
-    return headers
+    # The caller may change its list before the batch is sealed.
+    return tuple(headers)
 
 
 def split_by_key(
@@ -158,9 +176,13 @@ def _lengths(column: Sequence[bytes | None]) -> list[int]:
         return [0 if item is None else len(item) for item in column]
 
 
+def _copied(column: Sequence[Any]) -> Sequence[Any]:
+    return column if type(column) is tuple else list(column)
+
+
 def _check_sequence(name: str, column: object, of: str) -> None:
     is_sequence = hasattr(column, "__len__") and hasattr(column, "__getitem__")
-    if not is_sequence or isinstance(column, bytes | str | Mapping):
+    if not is_sequence or isinstance(column, _NO_COLUMNS):
         raise wrong_type(name, column, f"a sequence of {of}")
 
 

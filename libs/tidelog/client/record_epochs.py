@@ -17,6 +17,7 @@ from tidelog.v1 import broker_pb2
 REQUEST_TIMEOUT_MS = 5_000
 # Whom an answer has no room for is asked again.
 MAX_ANSWER_BYTES = 8 << 20
+PARTITIONS_FIELD = "tidelog.v1.FetchRequest.partitions"
 
 
 class RecordEpoch(NamedTuple):
@@ -65,7 +66,7 @@ class RecordEpochs:
                 for partition, leader in asked
             ]
 
-        return await self._asker.ask_all(offsets, ask, "leader epochs of records")
+        return await self._asker.ask_all(offsets, ask, "leader epochs of records", PARTITIONS_FIELD)
 
 
 def _told(

@@ -1,4 +1,4 @@
-"""Builds requests, and refuses what their fields cannot hold as the cluster refuses the rest."""
+"""Builds requests, and rejects at once what their fields cannot hold, or what no service takes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.request_bounds import MAX_REQUEST_BYTES, check_request_bytes
+from tidelog.rpc.message_bounds import check_message
 
 _Fields = ParamSpec("_Fields")
 _Message = TypeVar("_Message", bound=Message)
@@ -27,11 +29,15 @@ def built(
     message: Callable[_Fields, _Message], /, *args: _Fields.args, **fields: _Fields.kwargs
 ) -> _Message:
     """`message` with these fields. Raises INVALID_REQUEST, which names the field, for a number
-    beyond the field's bits and for text that is no UTF-8."""
+    beyond the field's bits, for text that is no UTF-8, and for more than a request may hold
+    (`request_bounds`)."""
     try:
-        return message(*args, **fields)
+        made = message(*args, **fields)
     except (TypeError, ValueError) as error:
         raise TidelogError(ErrorCode.INVALID_REQUEST, _problem(message, fields, error)) from error
+    check_message(made)
+    check_request_bytes(made.DESCRIPTOR.name, made.ByteSize(), MAX_REQUEST_BYTES)
+    return made
 
 
 def _problem(message: object, fields: Mapping[str, object], error: Exception) -> str:

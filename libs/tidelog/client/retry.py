@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from tidelog.errors import InvalidArgumentError
 from tidelog.model import NO_EPOCH
 
 DEFAULT_MIN_BACKOFF_MS = 50
@@ -42,7 +43,7 @@ class Backoff:
         max_ms: int = DEFAULT_MAX_BACKOFF_MS,
     ) -> None:
         if not 1 <= min_ms <= max_ms:
-            raise ValueError(
+            raise InvalidArgumentError(
                 f"retry back-off {min_ms} to {max_ms} ms: the first is at least 1, "
                 "the second not below it"
             )

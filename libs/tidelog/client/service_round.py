@@ -240,9 +240,9 @@ def _named_by(state: ServiceState) -> Iterable[tuple[str, str, int]]:
             yield departure.address, BROKER, departure.broker_id
         for controller in told.controllers:
             yield controller.address, CONTROLLER, controller.controller_id
+        for missing in told.missing_controllers:
+            yield missing.address, CONTROLLER, missing.controller_id
     if state.broker is not None:
         yield state.broker.controller_address, CONTROLLER, NOT_KNOWN
     if state.controller is not None:
-        for missing in state.controller.missing_controllers:
-            yield missing.address, CONTROLLER, missing.controller_id
         yield state.controller.active_address, CONTROLLER, NOT_KNOWN

@@ -161,7 +161,12 @@ class SyncConsumer(BackgroundClient[Consumer]):
         return self._run(self._client.poll_batches(timeout_ms, max_batches))
 
     def __iter__(self) -> Iterator[Record]:
-        """Waits for records without end; raises CLIENT_CLOSED where the consumer is closed."""
+        """Waits for records without end; raises CLIENT_CLOSED where the consumer is closed, and
+        INVALID_REQUEST where nothing is assigned."""
+        self._check()
+        return self._records()
+
+    def _records(self) -> Iterator[Record]:
         while True:
             yield from self.poll()
 

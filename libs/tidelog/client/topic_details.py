@@ -9,10 +9,12 @@ from dataclasses import dataclass, replace
 from tidelog.client.arguments import checks_arguments
 from tidelog.client.controller_calls import ControllerCalls
 from tidelog.client.request_fields import built
+from tidelog.client.request_parts import in_parts, name_bytes
 from tidelog.v1 import admin_pb2 as pb
 
 PAGE_SIZE = 1_000
 MAX_PAGES = 1_000
+TOPICS_FIELD = "tidelog.v1.DescribeTopicsRequest.topics"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,17 @@ class TopicQuestions:
         """By name; no names: all, and with `internal` also those that the cluster keeps for
         itself."""
         found: dict[str, TopicDetails] = {}
+        for part in in_parts(dict.fromkeys(topics), TOPICS_FIELD, name_bytes):
+            await self._add_details(found, part, internal, with_partitions)
+        return list(found.values())
+
+    async def _add_details(
+        self,
+        found: dict[str, TopicDetails],
+        topics: Sequence[str],
+        internal: bool,
+        with_partitions: bool,
+    ) -> None:
         token = ""
         for _ in range(MAX_PAGES):
             answer = await self._asked_for_topics(
@@ -99,7 +112,6 @@ class TopicQuestions:
             token = answer.next_page_token
             if not token:
                 break
-        return list(found.values())
 
     async def _asked_for_topics(
         self, request: pb.DescribeTopicsRequest

@@ -6,23 +6,24 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any
 
-import grpc
-import grpc.aio
-from google.protobuf.descriptor import Descriptor
-from google.protobuf.descriptor_pool import Default
 from google.protobuf.message import Message
 
 from tidelog.caller_limits import RESERVED_FOR_INSPECTION, CallerLimits, Callers, LimitReached
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.rpc.abort import abort
+from tidelog.rpc.detached_records import DetachedProduce, parse_produce
 from tidelog.rpc.message_bounds import (
+    PRODUCE,
     Rejected,
     bounded_deserializer,
     check_in_slices,
     is_internal,
+    parsed,
 )
+from tidelog.rpc.wrapped_handlers import HandlerWrapper, Parse, Stream, Unary, request_type
 
 # Answered however many requests there are: who watches a service has to know that it is there.
 _UNCOUNTED = ("/grpc.health.", "/grpc.reflection.")
@@ -34,79 +35,82 @@ LOG_INTERVAL_S = 10.0
 
 _log = logging.getLogger(__name__)
 _Context = Any
+_Begin = Callable[[Any, _Context], Awaitable[str]]
 
 
-class Admission(grpc.aio.ServerInterceptor):
+class Admission(HandlerWrapper):
     """Of one server; servers of one process share `callers`. Requests of brokers and controllers
-    among themselves are left alone: no client's take their room, since a server takes more requests
-    than all clients together may have."""
+    among themselves have no limit, since a server takes more requests than all clients together may
+    have: only their connections are noted."""
 
     def __init__(self, callers: Callers | None = None) -> None:
+        super().__init__()
         self.callers = callers or new_callers(CallerLimits())
-        self._bounded: dict[str, Any] = {}
         self._logged_at: dict[str, float] = {}
 
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> Any:
-        handler = await continuation(handler_call_details)
-        method = str(handler_call_details.method)
-        if handler is None or method.startswith(_UNCOUNTED) or is_internal(method):
-            return handler
-        known = self._bounded.get(method)
-        if known is None or known[0] is not handler:
-            known = handler, self._bound(method, handler)
-            if is_declared(method):
-                self._bounded[method] = known
-        return known[1]
+    def wraps(self, method: str) -> bool:
+        return not method.startswith(_UNCOUNTED)
 
-    def _bound(self, method: str, handler: Any) -> Any:
-        parse = handler.request_deserializer
-        if parse is not None:
-            parse = bounded_deserializer(method, parse, request_type(method))
-        reserved = RESERVED_FOR_INSPECTION if method in _INSPECTIONS else 0
-        if handler.unary_unary is not None:
-            return grpc.unary_unary_rpc_method_handler(
-                self._unary(handler.unary_unary, reserved), parse, handler.response_serializer
-            )
-        if handler.unary_stream is not None:
-            return grpc.unary_stream_rpc_method_handler(
-                self._stream(handler.unary_stream, reserved), parse, handler.response_serializer
-            )
-        raise NotImplementedError(f"{method}: requests that come as a stream have no bounds yet")
+    def parse(self, method: str, parse: Parse | None) -> Parse | None:
+        if parse is None:
+            return None
+        if method == PRODUCE:
+            parse = parse_produce
+        return bounded_deserializer(method, parse, request_type(method))
 
-    def _unary(self, behave: Callable[..., Any], reserved: int) -> Callable[..., Any]:
+    def unary(self, method: str, behave: Unary) -> Unary:
+        begin, end = self._counting(method)
+
         async def admitted(request: Any, context: _Context) -> Any:
-            peer = await self._begin(request, context, reserved)
+            request = await parsed(method, request)
+            peer = await begin(request, context)
             try:
                 return await behave(request, context)
             finally:
-                self.callers.end(peer)
+                end(peer)
 
         return admitted
 
-    def _stream(self, behave: Callable[..., Any], reserved: int) -> Callable[..., Any]:
+    def stream(self, method: str, behave: Stream) -> Stream:
+        begin, end = self._counting(method)
+
         async def admitted(request: Any, context: _Context) -> AsyncIterator[Any]:
-            peer = await self._begin(request, context, reserved)
+            request = await parsed(method, request)
+            peer = await begin(request, context)
+            if isinstance(request, AsyncIterator):
+                request = _accepted(method, request, context)
             try:
                 async for response in behave(request, context):
                     yield response
             finally:
-                self.callers.end(peer)
+                end(peer)
 
         return admitted
 
-    async def _begin(self, request: Any, context: _Context, reserved: int) -> str:
+    def _counting(self, method: str) -> tuple[_Begin, Callable[[str], None]]:
+        if is_internal(method):
+            return self._begin_internal, self.callers.end_internal
+        return partial(self._begin, method in _INSPECTIONS), self.callers.end
+
+    async def _begin_internal(self, request: Any, context: _Context) -> str:
+        peer = str(context.peer())
+        if isinstance(request, Rejected):
+            self._log_rejection(request.error, peer)
+            await abort(context, request.error)
+        self.callers.begin_internal(peer)
+        return peer
+
+    async def _begin(self, is_inspection: bool, request: Any, context: _Context) -> str:
         """The caller, which is counted from now on. Ends the call of a request that is rejected."""
         peer = str(context.peer())
         try:
             if isinstance(request, Rejected):
                 raise request.error
-            if isinstance(request, Message):
-                for _ in check_in_slices(request):
+            message = request.message if isinstance(request, DetachedProduce) else request
+            if isinstance(message, Message):
+                for _ in check_in_slices(message):
                     await asyncio.sleep(0)
+            reserved = RESERVED_FOR_INSPECTION if is_inspection else 0
             self.callers.begin(peer, time.time_ns() // 1_000_000, reserved)
         except TidelogError as error:
             if error.code is not ErrorCode.TOO_MANY_REQUESTS:
@@ -123,31 +127,28 @@ class Admission(grpc.aio.ServerInterceptor):
             _log.warning("request rejected: %s (client %s, %s)", error.message, peer, code)
 
 
+async def _accepted(
+    method: str, requests: AsyncIterator[Any], context: _Context
+) -> AsyncIterator[Any]:
+    """Ends the call with the first one that is rejected."""
+    async for received in requests:
+        request = await parsed(method, received)
+        if isinstance(request, Rejected):
+            await abort(context, request.error)
+        yield request
+
+
 def new_callers(limits: CallerLimits) -> Callers:
     """Of one process. A limit that an address reaches is logged once, until it has left it."""
     return Callers(limits, _log_limit)
 
 
 def _log_limit(reached: LimitReached) -> None:
+    of_connections = reached.limit == "max_connections_per_client"
     _log.warning(
-        "client limit reached: requests of client %s are rejected by %s=%d",
+        "client limit reached: %s of client %s are rejected by %s=%d",
+        "requests and idle connections" if of_connections else "requests",
         reached.address,
         reached.limit,
         reached.value,
     )
-
-
-def is_declared(method: str) -> bool:
-    """Whether it is an RPC of Tidelog's: a client can make up any other name."""
-    return request_type(method) is not None
-
-
-def request_type(method: str) -> Descriptor | None:
-    """Of `/package.Service/Method`; None: there is none."""
-    service, _, name = method.lstrip("/").partition("/")
-    try:
-        found = Default().FindServiceByName(service)
-    except KeyError:
-        return None
-    rpc = found.methods_by_name.get(name)
-    return None if rpc is None else rpc.input_type

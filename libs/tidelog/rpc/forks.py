@@ -17,6 +17,8 @@ import gc
 import os
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Protocol
 from weakref import WeakSet
 
@@ -69,10 +71,22 @@ _parked: list[Parking] = []
 _was_polling = False
 # Held by the thread that forks.
 _forking = threading.Lock()
+# Held while a channel is opened, and while `_in_progress` is set: a channel is either there when
+# owners are asked to close theirs, or not opened before the fork is done.
+_opening = threading.Lock()
+_in_progress = False
 
 
 def register(owner: Forkable) -> None:
     _owners.add(owner)
+
+
+@contextmanager
+def opening() -> Iterator[bool]:
+    """Within it, a channel may be opened and put where `before_fork` finds it, if this yields true.
+    It yields false from the beginning of a fork until its end."""
+    with _opening:
+        yield not _in_progress
 
 
 def is_polling() -> bool:
@@ -91,8 +105,10 @@ async def until_not_polling() -> None:
 
 
 def _before() -> None:
-    global _was_polling
+    global _was_polling, _in_progress
     _forking.acquire()
+    with _opening:
+        _in_progress = True
     asked = [owner.before_fork() for owner in list(_owners)]
     _parked.extend(parking for parking in asked if parking is not None)
     until_s = time.monotonic() + MAX_WAIT_S
@@ -106,6 +122,8 @@ def _before() -> None:
 
 
 def _in_parent() -> None:
+    global _in_progress
+    _in_progress = False
     for parking in _parked:
         parking.leave()
     _parked.clear()
@@ -113,11 +131,13 @@ def _in_parent() -> None:
 
 
 def _in_child() -> None:
-    global generation, usable, _forking
+    global generation, usable, _forking, _opening, _in_progress
     generation += 1
     usable = usable and not _was_polling
     _parked.clear()
-    _forking = threading.Lock()
+    # Another thread may have held them.
+    _forking, _opening = threading.Lock(), threading.Lock()
+    _in_progress = False
     for owner in list(_owners):
         owner.in_child()
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
-import grpc
 import grpc.aio
 
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.memory_shortage import is_memory_shortage
 from tidelog.rpc.abort import abort
+from tidelog.rpc.wrapped_handlers import HandlerWrapper, Stream, Unary
 
 LOG_INTERVAL_S = 10.0
 
@@ -26,44 +27,18 @@ _PACKAGE = "/tidelog."
 _OF_GRPC = (grpc.aio.AbortError, grpc.aio.UsageError, grpc.aio.InternalError)
 
 
-class HandlerFailures(grpc.aio.ServerInterceptor):
+class HandlerFailures(HandlerWrapper):
     """For the handlers of Tidelog's services; the first of a server's interceptors."""
 
     def __init__(self) -> None:
-        self._guarded: dict[str, tuple[Any, Any]] = {}
+        super().__init__()
         # Methods of which a failure was logged, and when.
         self._logged_at: dict[str, float] = {}
 
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> Any:
-        handler = await continuation(handler_call_details)
-        method = str(handler_call_details.method)
-        if handler is None or not method.startswith(_PACKAGE):
-            return handler
-        known = self._guarded.get(method)
-        if known is None or known[0] is not handler:
-            known = handler, self._guard(method, handler)
-            if not handler.response_streaming and not handler.request_streaming:
-                self._guarded[method] = known
-        return known[1]
+    def wraps(self, method: str) -> bool:
+        return method.startswith(_PACKAGE)
 
-    def _guard(self, method: str, handler: Any) -> Any:
-        forms = handler.request_deserializer, handler.response_serializer
-        if handler.unary_unary is not None:
-            guarded = self._unary(method, handler.unary_unary)
-            return grpc.unary_unary_rpc_method_handler(guarded, *forms)
-        if handler.unary_stream is not None:
-            streaming = self._stream(method, handler.unary_stream)
-            return grpc.unary_stream_rpc_method_handler(streaming, *forms)
-        if handler.stream_stream is not None:
-            streaming = self._stream(method, handler.stream_stream)
-            return grpc.stream_stream_rpc_method_handler(streaming, *forms)
-        raise NotImplementedError(f"{method}: a stream of requests with one answer is not guarded")
-
-    def _unary(self, method: str, behave: Callable[..., Any]) -> Callable[..., Any]:
+    def unary(self, method: str, behave: Unary) -> Unary:
         async def guarded(request: Any, context: Any) -> Any:
             try:
                 return await behave(request, context)
@@ -74,7 +49,7 @@ class HandlerFailures(grpc.aio.ServerInterceptor):
 
         return guarded
 
-    def _stream(self, method: str, behave: Callable[..., Any]) -> Callable[..., Any]:
+    def stream(self, method: str, behave: Stream) -> Stream:
         async def guarded(request: Any, context: Any) -> AsyncIterator[Any]:
             try:
                 async for response in behave(request, context):
@@ -91,14 +66,14 @@ class HandlerFailures(grpc.aio.ServerInterceptor):
             return error
         name = method.rpartition("/")[2]
         said = f"{type(error).__name__}: {error}".rstrip(": ")
-        if isinstance(error, MemoryError):
-            said = "MemoryError: the process may not use more memory; send smaller requests, or "
-            said += "raise its limit (ulimit -v, or that of its container)"
+        if is_memory_shortage(error):
+            said = f"{type(error).__name__}: the process may not use more memory; send smaller "
+            said += "requests, or raise its limit (ulimit -v, or that of its container)"
         now = time.monotonic()
         if now - self._logged_at.get(method, -LOG_INTERVAL_S) >= LOG_INTERVAL_S:
             self._logged_at[method] = now
             # Where memory ran out says nothing of why; any other traceback does.
-            traceback = None if isinstance(error, MemoryError) else error
+            traceback = None if is_memory_shortage(error) else error
             _log.error("request failed: %s: %s", name, said, exc_info=traceback)
         return TidelogError(
             ErrorCode.INTERNAL,

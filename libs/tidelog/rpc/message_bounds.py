@@ -8,14 +8,17 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any, NamedTuple
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
 from tidelog import request_bounds
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.rpc.sliced_parsing import UnparsedRequest
 from tidelog.wire_fields import BYTES, MalformedMessageError, walk_fields
 
 # What a message of so many bytes costs to parse is some milliseconds, whatever it holds.
 CHEAP_BYTES = 1 << 20
+# Of one among brokers and controllers: an entry has two bytes at the least.
+CHEAP_INTERNAL_BYTES = 2 * request_bounds.MAX_ENTRIES_PER_REQUEST
 # Of a larger one, in all that it nests: as many as a valid request has, and some.
 MAX_FIELDS = 16_000
 # A nested message shorter than this is not walked: its bytes bound what it holds.
@@ -24,7 +27,7 @@ _SHORT_BYTES = 128
 ENTRIES_PER_SLICE = 1_000
 
 _INTERNAL_SERVICES = ("tidelog.v1.Replica", "tidelog.v1.ControllerService")
-_PRODUCE = "/tidelog.v1.BrokerService/Produce"
+PRODUCE = "/tidelog.v1.BrokerService/Produce"
 _PRODUCE_REQUEST = "tidelog.v1.ProduceRequest"
 
 
@@ -40,8 +43,10 @@ def is_internal(method: str) -> bool:
 
 
 def max_request_bytes(method: str) -> int:
-    if method == _PRODUCE:
+    if method == PRODUCE:
         return request_bounds.MAX_PRODUCE_REQUEST_BYTES
+    if is_internal(method):
+        return request_bounds.MAX_INTERNAL_REQUEST_BYTES
     return request_bounds.MAX_REQUEST_BYTES
 
 
@@ -49,29 +54,58 @@ def bounded_deserializer(
     method: str, parse: Callable[[bytes], Any], descriptor: Descriptor | None
 ) -> Callable[[bytes], Any]:
     """`descriptor`: of the request; None where it is not known. Returns `Rejected` for a request
-    that must not be parsed."""
+    that must not be parsed, and an `UnparsedRequest` for a large one among brokers and
+    controllers, which `parsed` takes."""
     limit = max_request_bytes(method)
     name = method.rpartition("/")[2]
+    is_sliced = is_internal(method)
 
     def deserialize(data: bytes) -> Any:
         try:
             request_bounds.check_request_bytes(name, len(data), limit)
-            if descriptor is not None and len(data) > CHEAP_BYTES:
+            if descriptor is not None and is_sliced and len(data) > CHEAP_INTERNAL_BYTES:
+                return UnparsedRequest(data, descriptor)
+            if descriptor is not None and not is_sliced and len(data) > CHEAP_BYTES:
                 check_field_count(data, descriptor)
         except TidelogError as error:
             return Rejected(error)
         try:
             return parse(data)
-        except MemoryError:
-            return Rejected(
-                TidelogError(
-                    ErrorCode.INTERNAL,
-                    f"a {name} request of {len(data)} bytes could not be read, and nothing was "
-                    "done: the process may not use more memory",
-                )
-            )
+        except (DecodeError, MemoryError) as error:
+            return _unreadable(name, len(data), error)
 
     return deserialize
+
+
+async def parsed(method: str, request: Any) -> Any:
+    """What the deserializer returned for a request of this method, with an `UnparsedRequest` parsed
+    or rejected."""
+    if not isinstance(request, UnparsedRequest):
+        return request
+    try:
+        return await request.parse()
+    except TidelogError as error:
+        return Rejected(error)
+    except (DecodeError, MemoryError) as error:
+        return _unreadable(method.rpartition("/")[2], len(request.data), error)
+
+
+def _unreadable(name: str, size_bytes: int, why: DecodeError | MemoryError) -> Rejected:
+    if isinstance(why, MemoryError):
+        return Rejected(
+            TidelogError(
+                ErrorCode.INTERNAL,
+                f"a {name} request of {size_bytes} bytes could not be read, and nothing was "
+                "done: the process may not use more memory",
+            )
+        )
+    return Rejected(
+        TidelogError(
+            ErrorCode.INVALID_REQUEST,
+            f"a {name} request of {size_bytes} bytes is no message of that type ({why}), "
+            "and nothing was done; send what the client's version of the protocol says",
+        )
+    )
 
 
 def check_field_count(data: bytes, descriptor: Descriptor) -> None:

@@ -60,6 +60,10 @@ class ArrowBatches:
         high = min(fetched.header.record_count, end_offset - fetched.header.base_offset)
         if high <= low:
             return
+        with fetched.opening():
+            yield from self._add_slices(fetched, low, high)
+
+    def _add_slices(self, fetched: FetchedBatch, low: int, high: int) -> Iterator[None]:
         for first, joined in decode_slices(fetched.batch, with_headers=self._with_headers):
             count = len(joined.value_lengths)
             if first >= high:

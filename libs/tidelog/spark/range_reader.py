@@ -15,8 +15,15 @@ from tidelog.client.fetched_batch import FetchedBatch
 from tidelog.client.log_continuity import LogTruncatedError
 from tidelog.client.metadata_cache import KnownTopic
 from tidelog.client.sync import SyncConsumer
-from tidelog.errors import FINAL_ANSWERS, ErrorCode, RecordsDamagedError, TidelogError
+from tidelog.errors import (
+    FINAL_ANSWERS,
+    ErrorCode,
+    InvalidBatchError,
+    RecordsDamagedError,
+    TidelogError,
+)
 from tidelog.model import NO_EPOCH, OffsetPosition
+from tidelog.record_limits import invalid_batch
 from tidelog.spark import cluster_lookups
 from tidelog.spark.arrow_batches import ArrowBatches
 from tidelog.spark.data_loss import DataLossError
@@ -36,8 +43,8 @@ _log = logging.getLogger(__name__)
 class RangeReader:
     """Raises `DataLossError` where a part of the range is gone, or, without
     `fail_on_data_loss`, logs a warning and goes on with what is there. Raises
-    `RecordsDamagedError` at damaged records, or, with `skip_damaged`, logs a warning with their
-    offsets and continues behind them."""
+    `RecordsDamagedError` at damaged records and `InvalidBatchError` at a batch that cannot be
+    opened, or, with `skip_damaged`, logs a warning with their offsets and continues behind them."""
 
     def __init__(
         self,
@@ -66,9 +73,7 @@ class RangeReader:
         while position < self._end:
             for fetched in self._poll(position):
                 self._check_end(fetched)
-                for _ in self._arrow.add(fetched, self._end):
-                    if self._arrow.is_full:
-                        yield from self._taken()
+                yield from self._opened(fetched)
             reached = self._reached()
             now_ms = self._clock.monotonic_ms()
             if reached > position:
@@ -80,6 +85,17 @@ class RangeReader:
                     f"on for {NO_PROGRESS_MS} ms; see what `tidelog explain` says of it",
                 )
         yield from self._taken()
+
+    def _opened(self, fetched: FetchedBatch) -> Iterator[pa.RecordBatch]:
+        try:
+            for _ in self._arrow.add(fetched, self._end):
+                if self._arrow.is_full:
+                    yield from self._taken()
+        except InvalidBatchError as error:
+            # It arrived intact, and no repair makes it one that can be opened.
+            if not self._skip_damaged:
+                raise invalid_batch(f"{error.message}; {SKIP_HINT}") from error
+            _log.warning("skipped: %s", error)
 
     def _taken(self) -> Iterator[pa.RecordBatch]:
         batch = self._arrow.take()

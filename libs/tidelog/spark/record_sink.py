@@ -221,8 +221,10 @@ class RecordSink:
     async def _written_before(
         self, topic: str, task: SinkTask, identity: Identity
     ) -> Iterable[int]:
-        """Partitions that an earlier try of the task has written to, wherever its records go now:
-        when the task comes to the topic."""
+        """Partitions that an earlier attempt of the task has written to, wherever its records go
+        now: when the task comes to the topic. All partitions are asked about, without a fence, so
+        that an attempt that chose other partitions is noticed; only those that were or will be
+        written are fenced."""
         if topic in self._found:
             return ()
         self._found.add(topic)

@@ -1,0 +1,84 @@
+"""What interceptors have in common that change how a server's handlers are called."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+from google.protobuf.descriptor import Descriptor
+from google.protobuf.descriptor_pool import Default
+
+Parse = Callable[[bytes], Any]
+# With the request, or the requests, and the context.
+Unary = Callable[[Any, Any], Awaitable[Any]]
+Stream = Callable[[Any, Any], AsyncIterator[Any]]
+
+
+class HandlerWrapper(grpc.aio.ServerInterceptor, ABC):
+    """Of one server. A handler is wrapped once: gRPC asks for it with every call."""
+
+    def __init__(self) -> None:
+        self._wrapped: dict[str, tuple[Any, Any]] = {}
+
+    @abstractmethod
+    def wraps(self, method: str) -> bool:
+        """Whether handlers of `/package.Service/Method` are wrapped."""
+
+    @abstractmethod
+    def unary(self, method: str, behave: Unary) -> Unary: ...
+
+    @abstractmethod
+    def stream(self, method: str, behave: Stream) -> Stream:
+        """Of a stream of answers, to one request or to a stream of them."""
+
+    def parse(self, method: str, parse: Parse | None) -> Parse | None:  # noqa: ARG002
+        """How requests are deserialized."""
+        return parse
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Any:
+        handler = await continuation(handler_call_details)
+        method = str(handler_call_details.method)
+        if handler is None or not self.wraps(method):
+            return handler
+        known = self._wrapped.get(method)
+        if known is None or known[0] is not handler:
+            known = handler, self._wrap(method, handler)
+            if is_declared(method):
+                self._wrapped[method] = known
+        return known[1]
+
+    def _wrap(self, method: str, handler: Any) -> Any:
+        forms = self.parse(method, handler.request_deserializer), handler.response_serializer
+        if handler.unary_unary is not None:
+            wrapped = self.unary(method, handler.unary_unary)
+            return grpc.unary_unary_rpc_method_handler(wrapped, *forms)
+        if handler.unary_stream is not None:
+            streaming = self.stream(method, handler.unary_stream)
+            return grpc.unary_stream_rpc_method_handler(streaming, *forms)
+        if handler.stream_stream is not None:
+            streaming = self.stream(method, handler.stream_stream)
+            return grpc.stream_stream_rpc_method_handler(streaming, *forms)
+        raise NotImplementedError(f"{method}: a stream of requests with one answer is not wrapped")
+
+
+def is_declared(method: str) -> bool:
+    """Whether it is an RPC of Tidelog's: a client can make up any other name."""
+    return request_type(method) is not None
+
+
+def request_type(method: str) -> Descriptor | None:
+    """Of `/package.Service/Method`; None: there is none."""
+    service, _, name = method.lstrip("/").partition("/")
+    try:
+        found = Default().FindServiceByName(service)
+    except KeyError:
+        return None
+    rpc = found.methods_by_name.get(name)
+    return None if rpc is None else rpc.input_type
