@@ -27,6 +27,7 @@ from tidelog.cli.reassign import reassign
 from tidelog.cli.rebalance import rebalance
 from tidelog.cli.refusals import CommandLine
 from tidelog.cli.session import BootstrapOption, JsonOption, session_of
+from tidelog.cli.streams import OutputError, prepare_streams, stop_writing
 from tidelog.cli.trace import trace
 
 # Where it is set, an error that should not exist shows where it came from.
@@ -116,8 +117,17 @@ app.command("check-history", epilog=EPILOG)(check_history)
 def main() -> None:
     # gRPC's own log lines about connections are not for whoever uses the command.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    prepare_streams()
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        stop_writing()
+    except OutputError as error:
+        write_error(str(error))
+        sys.exit(ExitStatus.FAILED)
     except Exception as error:
         if os.environ.get(DEBUG_VARIABLE):
             raise

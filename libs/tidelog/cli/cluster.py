@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import typer
@@ -17,14 +17,8 @@ from tidelog.state_changes.topic import is_internal
 from tidelog.wording import plural
 
 if TYPE_CHECKING:
-    from tidelog.client.descriptions import (
-        BrokerDescription,
-        ClusterDescription,
-        TopicDescription,
-    )
-
-# The word of every view for a broker whose registration has ended.
-GONE = "gone"
+    from tidelog.client.descriptions import ClusterDescription, TopicDescription
+    from tidelog.inspection.gateways import AnnouncedGateway
 
 app = typer.Typer(no_args_is_help=True, epilog=EPILOG, help="The cluster as a whole.")
 
@@ -40,9 +34,12 @@ def cluster() -> None:
         "tidelog cluster describe --json",
         json="cluster_id, controller (null: none is active) [controller_id, address, "
         "controller_epoch], controllers [controller_id, address, started_at_ms], brokers "
-        "[broker_id, address, rack, broker_epoch, state (running, stopping, gone), leaders, "
-        "replicas], topics, internal_topics, and of all of them partitions, without_leader, "
-        "below_min_isr, under_replicated.",
+        "[broker_id, address, rack, broker_epoch, status (running, stopping, gone), state (a "
+        "deprecated alias of status, for one release), leaders, replicas], gateways [address, "
+        "host, pid, version, started_at_ms, last_heard_ms, state "
+        "(alive, silent, stopped), limited_clients [address, limit, value, rejected, last_ms]], "
+        "topics, internal_topics, and of all of them partitions, "
+        "without_leader, below_min_isr, under_replicated.",
     )
 )
 def describe(
@@ -51,29 +48,21 @@ def describe(
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the brokers, the controllers, and how many partitions are unwell."""
+    """Show the brokers, controllers and gateways, and how many partitions are unwell."""
     session = session_of(context, bootstrap, as_json)
     session.run(lambda: _describe(session, Manner(timeout_seconds=timeout)))
 
 
 async def _describe(session: Session, manner: Manner) -> None:
+    from tidelog.client.gone_brokers import describe_with_gone_brokers
+
     async with manner.asking(session) as admin:
-        described = await admin.describe_cluster()
-        topics = await admin.list_topics(internal=True)
-    described = replace(described, brokers=(*described.brokers, *_gone(described, topics)))
+        described, topics = await describe_with_gone_brokers(admin)
+        gateways = await session.gateways(c.address for c in described.controllers)
     if session.as_json:
-        write_json(_document(described, topics))
+        write_json(_document(described, topics, gateways))
     else:
-        _show(described, topics)
-
-
-def _gone(described: ClusterDescription, topics: list[TopicDescription]) -> list[BrokerDescription]:
-    """Brokers that hold replicas and are not registered, as `brokers list` shows them."""
-    from tidelog.client.descriptions import BrokerDescription
-
-    holding = {b for topic in topics for p in topic.partitions for b in p.replicas}
-    gone = sorted(holding - {broker.broker_id for broker in described.brokers})
-    return [BrokerDescription(broker_id, "", "", 0, GONE) for broker_id in gone]
+        _show(described, topics, gateways)
 
 
 def _leads(topics: list[TopicDescription], broker_id: int) -> int:
@@ -84,9 +73,33 @@ def _holds(topics: list[TopicDescription], broker_id: int) -> int:
     return sum(broker_id in p.replicas for topic in topics for p in topic.partitions)
 
 
-def _document(described: ClusterDescription, topics: list[TopicDescription]) -> dict[str, object]:
+def _gateways_text(gateways: list[AnnouncedGateway]) -> str:
+    from tidelog.inspection.explain.words import listed, span
+    from tidelog.inspection.gateways import SILENT, state_of
+
+    texts = []
+    for gateway in gateways:
+        state = state_of(gateway)
+        for_ms = f" for {span(gateway.last_heard_ms)}" if state == SILENT else ""
+        texts.append(f"{gateway.address} on {gateway.host} is {state}{for_ms}")
+    return listed(texts)
+
+
+def _document(
+    described: ClusterDescription,
+    topics: list[TopicDescription],
+    gateways: list[AnnouncedGateway],
+) -> dict[str, object]:
+    from tidelog.inspection.gateways import state_of
+
     document = asdict(described)
+    document["gateways"] = [
+        {name: value for name, value in asdict(gateway).items() if name != "is_stopped"}
+        | {"state": state_of(gateway)}
+        for gateway in gateways
+    ]
     for broker in document["brokers"]:
+        broker["state"] = broker["status"]
         broker["leaders"] = _leads(topics, broker["broker_id"])
         broker["replicas"] = _holds(topics, broker["broker_id"])
     internal = sum(is_internal(topic.name) for topic in topics)
@@ -94,7 +107,11 @@ def _document(described: ClusterDescription, topics: list[TopicDescription]) -> 
     return document | counts | asdict(HealthCounts.of(topics))
 
 
-def _show(described: ClusterDescription, topics: list[TopicDescription]) -> None:
+def _show(
+    described: ClusterDescription,
+    topics: list[TopicDescription],
+    gateways: list[AnnouncedGateway],
+) -> None:
     write_line(f"Cluster     {described.cluster_id}")
     controller = described.controller
     if controller is None:
@@ -106,6 +123,7 @@ def _show(described: ClusterDescription, topics: list[TopicDescription]) -> None
         )
     standby = ", ".join(f"{c.controller_id} at {c.address}" for c in described.standby)
     write_line(f"Standby     {standby or 'none'}")
+    write_line(f"Gateways    {_gateways_text(gateways)}")
     counts = HealthCounts.of(topics)
     internal = sum(is_internal(topic.name) for topic in topics)
     beside = f" and {internal:,} internal" if internal else ""
@@ -119,7 +137,7 @@ def _show(described: ClusterDescription, topics: list[TopicDescription]) -> None
         [
             (
                 broker.broker_id,
-                broker.state,
+                broker.status,
                 broker.address or "-",
                 broker.rack or "-",
                 _leads(topics, broker.broker_id),

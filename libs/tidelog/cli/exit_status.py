@@ -89,8 +89,9 @@ def status_of(error: BaseException) -> ExitStatus:
 def status_of_results(errors: Iterable[TidelogError | None]) -> ExitStatus:
     """Of several things at once, None: done. A refusal says more than a wait."""
     codes = {error.code for error in errors if error is not None}
-    if codes - {ErrorCode.REQUEST_TIMED_OUT}:
-        return ExitStatus.FAILED
+    refused = codes - {ErrorCode.REQUEST_TIMED_OUT}
+    if refused:
+        return ExitStatus.NOT_FOUND if refused <= _NOT_FOUND else ExitStatus.FAILED
     return ExitStatus.TIMED_OUT if codes else ExitStatus.DONE
 
 

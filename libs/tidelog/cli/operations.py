@@ -375,9 +375,9 @@ async def _watch(
 async def _cancel(
     session: Session, manner: Manner, operation_id: str, expected_revision: int, *, follow: bool
 ) -> ExitStatus:
-    check_can_be_asked(session, manner, f"operation {operation_id} would be cancelled")
     async with await manner.admin(session) as admin:
         stands = await admin.describe_operation(operation_id)
+        check_can_be_asked(session, manner, f"operation {operation_id} would be cancelled")
         if manner.dry_run or not (manner.yes or stands.state in ("cancelling", "cancelled")):
             plan = await admin.plan_cancellation(operation_id, expected_revision=expected_revision)
             if manner.dry_run:

@@ -152,7 +152,8 @@ def table_lines(
     console = Console(
         file=io.StringIO(),
         force_terminal=on_terminal,
-        width=width if on_terminal else PLAIN_WIDTH,
+        # Without rows there is nothing to make blocks of.
+        width=width if on_terminal and rows else PLAIN_WIDTH,
     )
     cells = [[c if isinstance(c, Text) else Text(str(c)) for c in row] for row in rows]
     widths = _column_widths(columns, [[cell.plain for cell in row] for row in cells], console.width)
@@ -164,16 +165,19 @@ def table_lines(
 def _column_widths(
     columns: Sequence[str], rows: Sequence[Sequence[str]], width: int
 ) -> list[int] | None:
-    """None: no table fits."""
+    """In cells of a terminal, of which some characters take two. None: no table fits."""
+    from rich.cells import cell_len
+
+    def least_of(cell: str) -> int:
+        return max(map(cell_len, cell.split() if _is_prose(cell) else [cell]))
+
     free = width - COLUMN_GAP * (len(columns) - 1)
-    natural = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+    natural = [max(map(cell_len, column)) for column in zip(columns, *rows, strict=True)]
     if sum(natural) <= free:
         return natural
     least = [
-        max(len(name), *(max(map(len, cell.split() or [""])) for cell in column))
-        if any(map(_is_prose, column))
-        else wide
-        for name, wide, *column in zip(columns, natural, *rows, strict=True)
+        max([cell_len(name), *map(least_of, column)])
+        for name, *column in zip(columns, *rows, strict=True)
     ]
     spare = free - sum(least)
     if spare < 0 or least == natural:

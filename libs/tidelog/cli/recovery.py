@@ -187,12 +187,11 @@ async def _choose(
 ) -> ExitStatus:
     from tidelog.client.admin_topics import RecoveredPartition, RecoveryChoice
 
-    danger = f"records of topic {topic!r} may be lost for good"
-    check_can_be_asked(session, manner, danger)
     async with await manner.admin(session) as admin:
         # What cannot be chosen is refused before anybody is asked for consent.
         wanted = [RecoveryChoice(*choice) for choice in sorted(chosen.items())]
         found = await _looked(admin, manner, topic, sorted(chosen), wanted)
+        check_can_be_asked(session, manner, f"records of topic {topic!r} may be lost for good")
         described = {recovery.partition: recovery for recovery in found}
         if manner.dry_run:
             _show_choice(session, topic, chosen, described)

@@ -72,7 +72,7 @@ async def _scrub(
     if session.as_json:
         write_json([{"broker_id": broker_id} | asdict(state) for broker_id, state in found.items()])
         return
-    columns = ("BROKER", "PASS", "CHECKED", "LAST PASS ENDED", "DAMAGE FOUND", "DIVERGED")
+    columns = ("broker", "pass", "checked", "last pass ended", "damage found", "diverged")
     write_table(columns, [_row(broker_id, state) for broker_id, state in found.items()])
     if begin:
         write_note("Watch it with: tidelog brokers scrub --status")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,12 +27,14 @@ from tidelog.cli.exit_status import (
 from tidelog.cli.lines import parse_separator
 from tidelog.cli.output import write_error, write_json
 from tidelog.cli.refusals import refusal_document
+from tidelog.cli.streams import stop_writing
 from tidelog.errors import TidelogError
 
 if TYPE_CHECKING:
     from tidelog.client import Admin, Consumer, Producer
     from tidelog.client.connections import Connections
     from tidelog.client.service_states import ToldStates
+    from tidelog.inspection.gateways import AnnouncedGateway
     from tidelog.inspection.model import StateRequest
 
 BootstrapOption = Annotated[
@@ -49,6 +51,8 @@ JsonOption = Annotated[
     bool, typer.Option("--json", help="Print JSON instead of text; of an error, too.")
 ]
 
+# For each controller, all at once.
+FIND_GATEWAYS_MS = 1_000
 _EXPECTED = (TidelogError, UsageError, ClusterUnreachableError, TimedOutError, OSError)
 
 
@@ -90,6 +94,17 @@ class Session:
         from tidelog.client.service_states import ServiceStates
 
         return await ServiceStates(self.service_addresses(), SystemClock()).ask(request)
+
+    async def gateways(self, controllers: Iterable[str]) -> list[AnnouncedGateway]:
+        """As the controllers at these addresses know them that answer in time."""
+        from tidelog.client.connections import GrpcConnections
+        from tidelog.client.gateways import find_gateways
+
+        connections = GrpcConnections()
+        try:
+            return await find_gateways(controllers, connections, FIND_GATEWAYS_MS)
+        finally:
+            await connections.close()
 
     def known_services(self) -> dict[str, tuple[str, int]]:
         """Role and id by address, where a cluster file tells them."""
@@ -170,7 +185,7 @@ def ending_with_a_status(
     except KeyboardInterrupt:
         raise typer.Exit(when_interrupted) from None
     except BrokenPipeError:
-        _stop_writing()
+        stop_writing()
         raise typer.Exit(ExitStatus.DONE) from None
     except Exception as error:
         status = status_of(error)
@@ -182,11 +197,3 @@ def ending_with_a_status(
         if as_json:
             write_json(refusal_document(error))
         raise typer.Exit(status) from error
-
-
-def _stop_writing() -> None:
-    """Whoever read our output has seen enough (`| head`); the interpreter must not try
-    again to write the rest when it ends."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)

@@ -6,7 +6,9 @@ import re
 from datetime import datetime
 
 from tidelog.cli.exit_status import UsageError
+from tidelog.errors import TidelogError
 from tidelog.model import MAX_INT32
+from tidelog.request_bounds import check_topic_name
 from tidelog.state_changes.life import TraceScope
 
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -28,6 +30,11 @@ def parse_target(text: str) -> TraceScope:
         topic.encode()
     except UnicodeEncodeError:
         raise UsageError(f"topic {topic!r} is no text in UTF-8; correct its characters") from None
+    # A service would reject it, which is not to be taken for one that does not answer.
+    try:
+        check_topic_name(topic)
+    except TidelogError as error:
+        raise UsageError(error.message) from None
     return TraceScope(topic, parse_number(number, "partition") if slash else None)
 
 

@@ -30,6 +30,15 @@ class LossMarks:
                 return mark.reason
         return None
 
+    def ends_by(self, leader_epoch: int, offset: int, end: int) -> bool:
+        """Whether a loss of what is stamped so reaches to `end` at most; that of an election has no
+        end."""
+        return any(
+            mark.first_epoch <= leader_epoch <= mark.last_epoch
+            and mark.first_offset <= offset < mark.end_offset <= end
+            for mark in self._marks
+        )
+
     def highest_kept(self, leader_epoch: int, lowest: int, highest: int) -> int | None:
         """Of the offsets `lowest` to `highest` (included), the highest at which what is
         stamped so was not given up."""

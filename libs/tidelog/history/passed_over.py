@@ -67,7 +67,11 @@ class SkippedRecords:
         self._open = still_open
 
     def _is_skipped(self, jump: Jump, record: KnownRecord) -> bool:
-        return self._marks.are_of_one_log(record.offset, record.leader_epoch, jump.leader_epoch)
+        marks = self._marks
+        # What became unreadable is passed over as a whole, whatever comes next.
+        if marks.ends_by(record.leader_epoch, record.offset, jump.end):
+            return False
+        return marks.are_of_one_log(record.offset, record.leader_epoch, jump.leader_epoch)
 
     def _add(self, jump: Jump, skipped: KnownRecord) -> None:
         self._findings.add(

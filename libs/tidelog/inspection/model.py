@@ -1,22 +1,25 @@
-"""How services stand, as plain values. `inspect.proto` documents each field; the names
-are the same there, and `tidelog.rpc.inspect_codec` rests on it."""
+"""How services stand, as plain values. `inspect.proto` documents each field, by the same name:
+`tidelog.rpc.inspect_codec` relies on it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tidelog.caller_limits import LimitedClient
 from tidelog.errors import TidelogError
+from tidelog.inspection.broker_links import BrokerConnection, LeaseEnds
+from tidelog.inspection.gateways import AnnouncedGateway
 
 NOT_KNOWN = -1
 # The failure of a replica whose log its leader's data cannot follow.
 REJECTS_LEADER = "rejects_leader"
-# From here on an answer of the metadata store counts as slow; etcd answers in single
-# milliseconds.
+# From here on an answer of the metadata store counts as slow; etcd takes single milliseconds.
 STORE_SLOW_MS = 500
-# Whoever explains gives nobody less to answer in: a healthy service that describes some
-# thousands of replicas on a busy machine needs as much, and what it had no time for would be
-# told as a fault.
+RESERVE_FILES = 16  # kept by a broker for its state files on a full disk: so many inodes not free
+WITHOUT_MAJORITY = "answers, but reads need a majority"  # in the problem of a StoreMember
+# explain gives each service at least this: a healthy one that describes some thousands of replicas
+# on a busy machine needs as much, and a late answer would be reported as a fault.
 LEAST_ANSWER_MS = 500
 # Of a broker's start, in this order.
 WAITS_FOR_STORE, OPENS_LOGS, READS_METADATA = "store", "logs", "metadata"
@@ -44,6 +47,8 @@ class StoreHealth:
     last_slow_ago_ms: int = NOT_KNOWN
     failed_tries: int = 0
     members: Sequence[StoreMember] = ()
+    write_problem: str = ""
+    rejects_writes_ms: int = NOT_KNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +102,8 @@ class RejectedStart:
     host: str = ""
     data_dir: str = ""
     directory_id: str = ""
+    has_run_since: bool = False
+    after_registration: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +135,8 @@ class LeaderState:
     refused_below_min_isr: int = 0
     last_refused_ms: int = NOT_KNOWN
     waiting_consumers: Sequence[WaitingConsumer] = ()
+    written_bytes_per_second: int | None = None
+    most_written_bytes_per_second: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +200,7 @@ class HeardBroker:
     broker_id: int
     last_fetch_ms: int = NOT_KNOWN
     last_answer_ms: int = NOT_KNOWN
+    unanswered_ms: int = NOT_KNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +223,21 @@ class RejectedRequests:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyPlacement:
+    key_hash: int
+    is_standard: bool
+    last_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SampledKeys:
+    topic: str
+    partition: int
+    partitions: int
+    keys: Sequence[KeyPlacement] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RecentElections:
     controllers: int = 0
     registrations_lost: int = 0
@@ -221,6 +246,9 @@ class RecentElections:
     partition: int = NOT_KNOWN
     window_ms: int = 0
     last_ms: int = NOT_KNOWN
+    standstills: int = 0
+    longest_standstill_ms: int = 0
+    last_standstill_ms: int = NOT_KNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +262,15 @@ class ClockDoubt:
     reason: str
     ahead_ms: int
     for_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class RepairedDamage:
+    topic: str
+    partition: int
+    found_at_ms: int
+    repaired_at_ms: int
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,12 +296,15 @@ class BrokerState:
     elections: RecentElections | None = None
     pressures: Sequence[BrokerPressure] = ()
     rejected_requests: Sequence[RejectedRequests] = ()
+    sampled_keys: Sequence[SampledKeys] = ()
     previous_end: str = ""
     boot_id: str = ""
     disk_free_inodes: int = 0
     disk_inodes: int = 0
     clocks: Sequence[HeardClock] = ()
     clock_doubt: ClockDoubt | None = None
+    repaired_damage: Sequence[RepairedDamage] = ()
+    missing_controllers: Sequence[MissingController] = ()
 
     @property
     def is_starting(self) -> bool:
@@ -383,15 +423,10 @@ class ControllerState:
     missing_controllers: Sequence[MissingController] = ()
     pressures: Sequence[BrokerPressure] = ()
     rejected_starts: Sequence[RejectedStart] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class LimitedClient:
-    address: str
-    limit: str
-    value: int
-    rejected: int
-    last_ms: int
+    in_maintenance: Sequence[int] = ()
+    gateways: Sequence[AnnouncedGateway] = ()
+    lease_ends: Sequence[LeaseEnds] = ()
+    connections: Sequence[BrokerConnection] = ()
 
 
 @dataclass(frozen=True, slots=True)

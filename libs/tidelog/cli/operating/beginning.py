@@ -41,7 +41,6 @@ class Wish:
 async def run_operation(
     session: Session, manner: Manner, wish: Wish, *, follow: bool = False
 ) -> ExitStatus:
-    check_can_be_asked(session, manner, wish.danger)
     async with await manner.admin(session) as admin:
         if manner.dry_run:
             planned = await _planned(admin, manner, wish)
@@ -51,6 +50,7 @@ async def run_operation(
         # A repeated request is to be answered, and neither planned nor asked about once more.
         if not manner.yes and not await is_known(admin, manner.operation_id):
             planned = await _planned(admin, manner, wish)
+            check_can_be_asked(session, manner, wish.danger)
             expected = planned.plan.digest
             if planned.plan.moves and not agrees(_asking_lines(planned.plan)):
                 return declined(session, "Nothing was begun.")

@@ -15,7 +15,8 @@ from tidelog.cli.session import Session
 
 def check_can_be_asked(session: Session, manner: Manner, danger: str) -> None:
     """`danger`: what would happen, as a sentence without its end. Raises `NotConfirmedError`
-    where nobody has said yes and nobody can be asked."""
+    where nobody has said yes and nobody can be asked. Called after a first look, so that it speaks
+    of nothing that does not exist."""
     if not (manner.yes or manner.dry_run or session.can_ask()):
         raise NotConfirmedError(
             f"{danger}; say --yes to do it where nobody can be asked, or --dry-run to see what "

@@ -259,8 +259,6 @@ async def _add(
     assignment: Sequence[tuple[int, ...]],
     expected_revision: int,
 ) -> ExitStatus:
-    danger = f"topic {name!r} would get partitions that go again only with their records"
-    check_can_be_asked(session, manner, danger)
     async with await manner.admin(session) as admin:
         resized = await admin.add_partitions(
             name,
@@ -270,6 +268,8 @@ async def _add(
             expected_revision=expected_revision,
             dry_run=True,
         )
+        danger = f"topic {name!r} would get partitions that go again only with their records"
+        check_can_be_asked(session, manner, danger)
         trace = None
         # Where it has as many already, what was asked for before may go on: it is waited for.
         if not manner.dry_run:
@@ -318,8 +318,6 @@ def _show_added(name: str, partitions: int, resized: ResizedTopic, *, dry_run: b
 async def _remove(
     session: Session, manner: Manner, name: str, partitions: int, expected_revision: int
 ) -> ExitStatus:
-    danger = f"partitions of topic {name!r} and their records would be deleted for good"
-    check_can_be_asked(session, manner, danger)
     async with await manner.admin(session) as admin:
         resized = await admin.remove_partitions(
             name,
@@ -328,6 +326,8 @@ async def _remove(
             expected_revision=expected_revision,
             dry_run=True,
         )
+        danger = f"partitions of topic {name!r} and their records would be deleted for good"
+        check_can_be_asked(session, manner, danger)
         trace = None
         # Where it has no more already, what was asked for before may go on: it is waited for.
         if not manner.dry_run:

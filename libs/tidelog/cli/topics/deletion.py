@@ -54,11 +54,11 @@ def delete(
 async def _delete(
     session: Session, manner: Manner, name: str, expected_revision: int
 ) -> ExitStatus:
-    danger = f"topic {name!r} and its records would be deleted for good"
-    check_can_be_asked(session, manner, danger)
     async with await manner.admin(session) as admin:
         # Asked of the controller, which deletes it: brokers may not know it yet.
         (topic,) = await admin.topic_details([name], with_partitions=False)
+        danger = f"topic {name!r} and its records would be deleted for good"
+        check_can_be_asked(session, manner, danger)
         if manner.dry_run or expected_revision:
             # A refusal comes before the question.
             plan = await admin.plan_deletion(name, expected_revision=expected_revision)

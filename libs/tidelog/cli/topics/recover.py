@@ -84,9 +84,9 @@ def recover(
 async def _recover(
     session: Session, manner: Manner, name: str, wanted: Sequence[int], *, live: bool
 ) -> ExitStatus:
-    check_can_be_asked(session, manner, f"records of topic {name!r} may be lost for good")
     async with await manner.admin(session) as admin:
         (topic,) = await admin.topic_details([name])
+        check_can_be_asked(session, manner, f"records of topic {name!r} may be lost for good")
         leaderless = [
             p
             for p in topic.partitions

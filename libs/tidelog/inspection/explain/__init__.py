@@ -7,7 +7,7 @@ back to what is wrong with a broker, the controller or the store (`replicas`, `c
 Nothing is guessed: where nobody tells why, a finding says so.
 """
 
-from tidelog.inspection.explain.cluster_view import active_controller
+from tidelog.inspection.explain.active_controller import active_controller
 from tidelog.inspection.explain.findings import explain
 from tidelog.inspection.explain.observed import Listening, Observed, SilentService
 

@@ -10,36 +10,84 @@ from tidelog.inspection.explain.cluster_view import (
     BROKER_ID_IN_USE,
     WAITS_FOR_LEASE,
     ClusterView,
+    Life,
 )
 from tidelog.inspection.explain.words import ago
 from tidelog.inspection.model import Finding, RegisteredBroker, RejectedStart
+
+# A rejected process has ended. One that is started again by itself is rejected again within this
+# time: Kubernetes waits five minutes at the most between two starts.
+CONTESTED_MS = 6 * 60_000
 
 
 def contested(view: ClusterView) -> Iterator[Finding]:
     """One finding for each id: it names both processes and both directories."""
     for broker_id, rejected in sorted(view.rejected_starts.items()):
-        if rejected.cause not in (BROKER_ID_IN_USE, WAITS_FOR_LEASE):
+        owner = view.registry.brokers.get(broker_id)
+        is_alone = owner is None and view.life(broker_id) is Life.DEAD
+        if is_alone or _is_over(view, rejected):
             continue
         waits = rejected.cause == WAITS_FOR_LEASE
-        owner = view.registry.brokers.get(broker_id)
-        evidence = [
-            f"the registered process: {_registered(owner)}"
-            if owner is not None
-            else f"no process is registered as broker {broker_id} now",
-            f"the other process: {_rejected(rejected)}, "
-            f"{ago(rejected.at_ms, view.now_ms())}: {rejected.reason}",
-        ]
-        what = "waits for the registration to end" if waits else "was rejected at its start"
+        what = (
+            "the second one waits for the registration of the first one to end"
+            if waits
+            else "the second one was rejected at its start and has ended"
+        )
         yield Finding(
             causes.BROKER_ID_CONTESTED,
             causes.WARNING,
-            f"two processes claim broker id {broker_id}; the second one {what}",
-            tuple(evidence),
-            "Stop the process that should not run as this broker, or give it a broker_id and a "
-            "data_dir of its own. Where the first data directory is lost for good, start the "
-            f"other process with --replace-directory {_id_of(owner)}.",
+            f"two processes claim broker id {broker_id}; {what}",
+            (
+                f"the registered process: {_registered(owner)}"
+                if owner is not None
+                else f"no process is registered as broker {broker_id} now, and one is there",
+                f"the other process: {_rejected(rejected)}, "
+                f"{ago(rejected.at_ms, view.now_ms())}: {rejected.reason}",
+            ),
+            _stop_one(owner, rejected) if waits else _give_own_id(owner, rejected),
             broker=broker_id,
         )
+
+
+def _is_over(view: ClusterView, rejected: RejectedStart) -> bool:
+    """The process has ended for good, or runs as a broker of its own by now. Where the first one
+    has its directory in the same place, that one was put back there, as on a disk that is mounted
+    again."""
+    if rejected.cause == WAITS_FOR_LEASE:
+        return False
+    if rejected.cause != BROKER_ID_IN_USE:
+        return True
+    place = (rejected.host, rejected.data_dir)
+    owner = view.registry.brokers.get(rejected.broker_id)
+    if owner is not None and (owner.host, owner.data_dir) == place:
+        return True
+    others = [b for i, b in view.registry.brokers.items() if i != rejected.broker_id]
+    is_corrected = any(
+        broker.directory_id == rejected.directory_id != ""
+        or ((broker.host, broker.data_dir) == place and rejected.data_dir != "")
+        for broker in others
+    )
+    return is_corrected or view.now_ms() - rejected.at_ms > CONTESTED_MS
+
+
+def _stop_one(owner: RegisteredBroker | None, rejected: RejectedStart) -> str:
+    registered = f", or the registered one at {owner.address}" if owner is not None else ""
+    return (
+        f"Both have the same data directory or a copy of it: stop the one that should not run as "
+        f"broker {rejected.broker_id}, the waiting process at {rejected.address} with data_dir "
+        f"{rejected.data_dir}{_on(rejected.host)}{registered}. Another broker needs an empty "
+        "data_dir and a broker_id of its own, not a copy."
+    )
+
+
+def _give_own_id(owner: RegisteredBroker | None, rejected: RejectedStart) -> str:
+    directory = owner.directory_id if owner is not None else "and the id that the rejection names"
+    return (
+        f"Nothing is lost. Give the process with data_dir {rejected.data_dir}"
+        f"{_on(rejected.host)} a broker_id of its own, or keep it from being started. Where the "
+        "directory of the first process is given up for good, stop that process and start the "
+        f"other one with --replace-directory {directory}."
+    )
 
 
 def not_intact(view: ClusterView) -> Iterator[Finding]:
@@ -52,9 +100,9 @@ def not_intact(view: ClusterView) -> Iterator[Finding]:
                 f"the data directory of broker {broker_id} counts as intact only since its last "
                 f"registration: {broker.not_intact_reason}",
                 (f"registered in epoch {broker.broker_epoch}: {_registered(broker)}",),
-                "Its replicas copy what they lack from their leaders by themselves. Partitions "
-                f"without a leader for which broker {broker_id} was the last replica in sync need "
-                "tidelog topics recover.",
+                "Its replicas copy what they lack from their leaders by themselves, and the "
+                "finding ends with its next start. Partitions without a leader for which broker "
+                f"{broker_id} was the last replica in sync need tidelog topics recover.",
                 broker=broker_id,
             )
 
@@ -75,11 +123,6 @@ def _rejected(rejected: RejectedStart) -> str:
 
 def _directory(directory_id: str, path: str) -> str:
     return f"{path or 'of unknown path'} ({directory_id or 'without an id'})"
-
-
-def _id_of(owner: RegisteredBroker | None) -> str:
-    """Where no process is registered, the rejected one's reason names the directory."""
-    return owner.directory_id if owner is not None and owner.directory_id else "and its id"
 
 
 def _on(host: str) -> str:

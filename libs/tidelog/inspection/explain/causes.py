@@ -29,6 +29,7 @@ IN_ISR_AND_GONE = "in_isr_and_gone"  # told with its root alone
 UNCLEAN_ELECTION = "unclean_election"
 NOT_PREFERRED_LEADER = "not_preferred_leader"
 REQUESTS_REJECTED = "requests_rejected"
+PARTITIONERS_DIFFER = "partitioners_differ"  # the same keys in two partitions
 CLIENT_LIMITED = "client_limited"  # it is at a limit on requests or connections
 MOVE_WAITS = "move_waits"
 CANCELLATION_WAITS = "cancellation_waits"
@@ -42,6 +43,7 @@ BROKER_STOPPED = "broker_stopped"  # in order, and is not back
 BROKER_CANNOT_START = "broker_cannot_start"
 BROKER_PAUSED = "broker_paused"
 BROKER_UNREACHABLE = "broker_unreachable"
+BROKER_CUT_OFF = "broker_cut_off"  # from all other brokers
 BROKER_BUSY = "broker_busy"
 BROKER_UNREGISTERED = "broker_unregistered"
 BROKER_ID_CONTESTED = "broker_id_contested"  # by two processes
@@ -60,8 +62,10 @@ REPLICA_CATCHING_UP = "replica_catching_up"
 REPLICA_CUT_OFF = "replica_cut_off"
 DISK_FULL = "disk_full"
 DISK_ERROR = "disk_error"
+DISK_SLOW = "disk_slow"  # it takes all, late
 REPLICA_CORRUPT = "replica_corrupt"
 REPLICA_REJECTS = "replica_rejects"  # what its leader sends
+DAMAGE_REPAIRED = "damage_repaired"  # of a replica, within the last hour
 RECORDS_DAMAGED = "records_damaged"  # on the last disk that held them
 REPLICAS_DIVERGED = "replicas_diverged"  # committed batches differ, and are sound
 # About control and the store.
@@ -71,9 +75,12 @@ DELETION_WAITS = "deletion_waits"
 OPERATION_WAITS = "operation_waits"
 NO_CONTROLLER = "no_controller"
 CONTROLLER_UNREACHABLE = "controller_unreachable"
+CONTROLLER_CUT_OFF = "controller_cut_off"  # from a broker that others reach
 NO_STANDBY = "no_standby"
 STANDBY_MISSING = "standby_missing"  # another standby is there
+GATEWAY_SILENT = "gateway_silent"  # it has announced itself, and does no more
 STORE_UNREACHABLE = "store_unreachable"
+STORE_FULL = "store_full"  # it answers, and rejects writes
 STORE_SLOW = "store_slow"
 STORE_MEMBER_UNREACHABLE = "store_member_unreachable"
 REPEATED_ELECTIONS = "repeated_elections"
@@ -82,19 +89,23 @@ REPEATED_ELECTIONS = "repeated_elections"
 # comes first.
 ORDER = (
     STORE_UNREACHABLE,
+    STORE_FULL,
     NO_CONTROLLER,
     CONTROLLER_UNREACHABLE,
+    CONTROLLER_CUT_OFF,
     BROKER_ID_CONTESTED,
     REPLICA_DEAD,
     BROKER_CANNOT_START,
     BROKER_STOPPED,
     BROKER_PAUSED,
     BROKER_UNREACHABLE,
+    BROKER_CUT_OFF,
     BROKER_BUSY,
     BROKER_UNREGISTERED,
     MACHINE_REBOOTED,
     DISK_FULL,
     DISK_ERROR,
+    DISK_SLOW,
     REPLICA_CORRUPT,
     REPLICA_REJECTS,
     OPEN_FILES,
@@ -120,16 +131,19 @@ ORDER = (
     CLOCK_IN_DOUBT,
     NO_STANDBY,
     STANDBY_MISSING,
+    GATEWAY_SILENT,
     DELETION_WAITS,
     OPERATION_WAITS,
     CANCELLATION_WAITS,
     MOVE_WAITS,
     CLIENT_LIMITED,
     REQUESTS_REJECTED,
+    PARTITIONERS_DIFFER,
     STORE_MEMBER_UNREACHABLE,
     STORE_SLOW,
     REPEATED_ELECTIONS,
     DIRECTORY_NOT_INTACT,
+    DAMAGE_REPAIRED,
     NOT_PREFERRED_LEADER,
 )
 

@@ -12,6 +12,8 @@ from tidelog.inspection.model import Finding
 
 # What timestamps of records and the order of events bear. The alert has the same bound.
 MAX_SKEW_MS = 5_000
+# A broker that is behind by more dates what it leads by the others' time (`clock_check`).
+MAX_OWN_TIME_MS = 60_000
 
 _PUT_RIGHT = (
     "Put the clock of {which} right (`chronyc tracking` and `timedatectl` on its machine say what "
@@ -51,7 +53,7 @@ def _skews(view: ClusterView) -> Iterator[Finding]:
             causes.CLOCK_SKEW,
             causes.WARNING,
             f"the clock of broker {broker_id} is {how} those of the other brokers",
-            tuple(map(_evidence, about)),
+            (*map(_evidence, about), *_dated_by_others(broker_id, ahead_ms)),
             _PUT_RIGHT.format(which=f"broker {broker_id}"),
             broker=broker_id,
         )
@@ -88,6 +90,14 @@ def _ahead_of_others(broker_id: int, about: list[_Skew]) -> int:
     """The middle one of what was heard."""
     ahead = sorted(skew.skew_ms if skew.other == broker_id else -skew.skew_ms for skew in about)
     return ahead[len(ahead) // 2]
+
+
+def _dated_by_others(broker_id: int, ahead_ms: int) -> Iterator[str]:
+    if ahead_ms < -MAX_OWN_TIME_MS:
+        yield (
+            f"broker-{broker_id} dates what it leads by the other brokers' time while it hears "
+            "most of them ahead of its own; its retention deletes as much later"
+        )
 
 
 def _evidence(skew: _Skew) -> str:

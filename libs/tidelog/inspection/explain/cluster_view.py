@@ -7,7 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tidelog.inspection.explain import causes
+from tidelog.inspection.explain.active_controller import active_controller
 from tidelog.inspection.explain.causes import Root
+from tidelog.inspection.explain.led_keys import keys_of_leaders
+from tidelog.inspection.explain.links import Links
+from tidelog.inspection.explain.lost_store import is_lost_for_all
 from tidelog.inspection.explain.observed import (
     BROKER,
     CONTROLLER,
@@ -32,34 +36,34 @@ from tidelog.inspection.model import (
     ReplicaState,
     ServiceState,
 )
-from tidelog.model import NO_EPOCH, NO_LEADER, TopicPartition
+from tidelog.model import NO_LEADER, TopicPartition
 from tidelog.state_changes.event import Cause
 
 # A broker whose fetch a leader has had within this, or whose answer a follower has had, lives,
 # whatever its address says.
 PROOF_OF_LIFE_MS = 2_000
-# Values of `RejectedStart.cause`: a process that ran and ended with a fault of its own; and what
-# says nothing of why a broker is not there, because another process holds its id.
+# Values of `RejectedStart.cause`: a process that ran and ended with a fault of its own; and where
+# the broker id belongs to another directory, or another process holds it.
 FAULT = "fault"
+ADDRESS = "address"  # cannot be listened on
 BROKER_ID_IN_USE = "broker_id_in_use"
 WAITS_FOR_LEASE = "waits_for_lease"
-NOT_ITS_OWN_FAILURE = frozenset({FAULT, BROKER_ID_IN_USE, WAITS_FOR_LEASE})
+NOT_ITS_OWN_FAILURE = frozenset({FAULT, WAITS_FOR_LEASE})
+UNFINISHED = "unfinished"  # it began, and reported nothing else
+# Of a process beside the one that is registered, while that one is.
+_OF_ANOTHER = frozenset({BROKER_ID_IN_USE, "directory_in_use", UNFINISHED})
 # What a process left behind is of its last end where it is no older than that: a start fails after
 # it, by clocks that may differ by as much; a process with a fault says so, and then hands over its
 # leaders (shutdown_timeout_ms).
 NEWER_BY_MS = 2_000
 HANDED_OVER_WITHIN_MS = 20_000
 # Of a controller that the store names, and that gives no answer.
-_MAY_REIGN = (Listening.BUSY, Listening.SILENT, Listening.ERRS)
-# Within this every service has asked the store again, whether it needed to or not.
-STORE_SPREAD_MS = 15_000
-
-
+_MAY_REIGN = (Listening.BUSY, Listening.SILENT, Listening.ERRS, Listening.UNRESOLVED)
+_NO_CONNECTION = (Listening.REFUSES, Listening.SILENT)
 # What a new life may need for each replica of its full state, where it gets little of the CPU,
 # and how long that excuses its silence at the most.
 FULL_STATE_MS_PER_REPLICA = 5
 MAX_FULL_STATE_MS = 60_000
-
 
 _NOTHING = ControllerState(active=False, controller_epoch=NOT_KNOWN)
 
@@ -111,6 +115,7 @@ class ClusterView:
         self._silent = {s.id: s for s in observed.silent if s.role == BROKER}
         self._replicas = self._described()
         self.keys = self._keys()
+        self.links = Links((*self.brokers.values(), *self._glimpsed.values()), self.active)
 
     @property
     def reign(self) -> ControllerState | None:
@@ -136,6 +141,8 @@ class ClusterView:
         lives = self.lives_by_word_of_others(broker_id)
         if silent is not None and silent.listening is Listening.BUSY:
             return Life.BUSY
+        if silent is not None and self._is_taken_by_another(silent):
+            return Life.DEAD
         if silent is not None and silent.listening is Listening.ACCEPTS:
             if self.full_state_under_way(broker_id) is not None:
                 return Life.BUSY
@@ -150,6 +157,13 @@ class ClusterView:
         if (registered or self.registry.teller is None) and not refuses:
             return Life.UNREACHABLE
         return Life.DEAD
+
+    def _is_taken_by_another(self, silent: SilentService) -> bool:
+        """Whether another program has the address of a broker that could not start."""
+        lives = silent.id in self.registry.brokers or self.lives_by_word_of_others(silent.id)
+        takes = silent.listening in (Listening.ACCEPTS, Listening.ERRS)
+        failed = self.failed_start(silent.id)
+        return takes and not lives and failed is not None and failed.cause == ADDRESS
 
     def full_state_under_way(self, broker_id: int) -> BrokerBacklog | None:
         """What the active controller tells of a life that it has known for so short a while that
@@ -173,9 +187,33 @@ class ClusterView:
         return not any(state.controller or _has_read(state) for state in tellers)
 
     def failed_start(self, broker_id: int) -> RejectedStart | None:
-        """Why its last start failed, unless another process held its id."""
+        """Why its last start failed, unless it has run since, or another process holds its id now:
+        where none does, the id belongs to a directory that is not there, as when its disk is not
+        mounted."""
         rejected = self._left_behind(broker_id, NEWER_BY_MS)
-        return None if rejected is None or rejected.cause in NOT_ITS_OWN_FAILURE else rejected
+        if rejected is None or rejected.cause in NOT_ITS_OWN_FAILURE or rejected.has_run_since:
+            return None
+        is_held = broker_id in self.registry.brokers
+        return None if rejected.cause in _OF_ANOTHER and is_held else rejected
+
+    def is_new(self, broker_id: int) -> bool:
+        """Whether no broker of this id is known to have been part of the cluster."""
+        return not (
+            broker_id in self.registry.brokers
+            or broker_id in self.departures
+            or any(broker_id in key.replicas for key in self.keys.values())
+        )
+
+    def runs_as_another(self, broker_id: int) -> bool:
+        """Whether the data directory that was rejected as that of a new broker is registered by
+        another id since: it was started with the wrong one."""
+        rejected = self.rejected_starts.get(broker_id)
+        return (
+            rejected is not None
+            and rejected.directory_id != ""
+            and self.is_new(broker_id)
+            and any(b.directory_id == rejected.directory_id for b in self.registry.brokers.values())
+        )
 
     def crash(self, broker_id: int) -> RejectedStart | None:
         """With which fault its last process ended, by that process's own word."""
@@ -186,7 +224,7 @@ class ClusterView:
         """None also where a process has been registered since, and has ended otherwise."""
         rejected = self.rejected_starts.get(broker_id)
         departure = self.departures.get(broker_id)
-        if rejected is None or departure is None:
+        if rejected is None or departure is None or rejected.after_registration:
             return rejected
         return rejected if rejected.at_ms >= departure.at_ms - before_departure_ms else None
 
@@ -209,14 +247,20 @@ class ClusterView:
     def has_unresolved_name(self, broker_id: int) -> bool:
         """Whether the address that it has registered cannot be resolved here, though it may answer
         at another."""
-        silent = self._silent.get(broker_id)
-        registered = self.registry.brokers.get(broker_id)
-        return (
-            silent is not None
-            and registered is not None
-            and silent.listening is Listening.UNRESOLVED
-            and silent.address == registered.address
-        )
+        silent = self._at_registered(broker_id)
+        return silent is not None and silent.listening is Listening.UNRESOLVED
+
+    def answers_elsewhere(self, broker_id: int) -> bool:
+        """Whether it answers, and not at the address that it has registered."""
+        silent, away = self._at_registered(broker_id), (*_NO_CONNECTION, Listening.UNRESOLVED)
+        return silent is not None and broker_id in self.brokers and silent.listening in away
+
+    def _at_registered(self, broker_id: int) -> SilentService | None:
+        """What does not answer at the address that it has registered; None: it does."""
+        silent, registered = self._silent.get(broker_id), self.registry.brokers.get(broker_id)
+        if silent is None or registered is None or silent.address != registered.address:
+            return None
+        return silent
 
     def silent_controllers(self) -> list[SilentService]:
         return [s for s in self.observed.silent if s.role == CONTROLLER]
@@ -262,6 +306,11 @@ class ClusterView:
                 if replica.leader is not None:
                     yield replica, replica.leader
 
+    def replicas_of(self, broker_id: int) -> Sequence[ReplicaState]:
+        """As it tells; those that are well may be left out."""
+        state = self.brokers.get(broker_id)
+        return () if state is None or state.broker is None else state.broker.replicas
+
     def replica(self, key: PartitionKeyState, broker_id: int) -> ReplicaState | None:
         """As its own broker tells; None: it did not, or holds another topic of that name."""
         replica = self._replicas.get((name_of_key(key), broker_id))
@@ -296,17 +345,37 @@ class ClusterView:
         state = self.brokers.get(broker_id) or self._glimpsed.get(broker_id)
         return state is not None and state.store.unreachable_ms >= 0
 
+    def cannot_write_store(self, broker_id: int) -> bool:
+        return self.store_lost(broker_id) or self.store_is_full
+
+    @property
+    def store_is_full(self) -> bool:
+        """One service that had a write rejected speaks for all."""
+        return any(state.store.write_problem for state in self.observed.tellers)
+
     def everybody_lost_store(self) -> bool:
-        """Also where some have lost it so lately that others may not have asked since. Who has
-        only just started, and had no answer yet, can tell nothing."""
-        lost_ms = [s.store.unreachable_ms for s in self.observed.tellers if has_asked_store(s)]
-        return bool(lost_ms) and (min(lost_ms) >= 0 or 0 <= max(lost_ms) < STORE_SPREAD_MS)
+        """Also where some have lost it so lately that others may not have asked since, unless one
+        of those was answered meanwhile. Who has only just started, and had no answer yet, can
+        tell nothing. A full store is as good as lost."""
+        if self.store_is_full:
+            return True
+        return is_lost_for_all(self.observed.tellers)
 
     def store_root(self, broker_id: int) -> Root:
         """One for the store, where everybody misses it; else for the broker that alone does."""
         if self.everybody_lost_store():
-            return Root(causes.STORE_UNREACHABLE)
+            return self.lost_store_root
         return Root(causes.STORE_UNREACHABLE, broker_id)
+
+    @property
+    def store_takes_changes(self) -> bool:
+        """As the service finds it that tells of registrations."""
+        return self.registry.store_answers and not self.store_is_full
+
+    @property
+    def lost_store_root(self) -> Root:
+        """Where everybody misses it."""
+        return Root(causes.STORE_FULL if self.store_is_full else causes.STORE_UNREACHABLE)
 
     def _registry(self) -> Registry:
         if self.active is not None and self.active.controller is not None:
@@ -372,7 +441,7 @@ class ClusterView:
         """By name, the controller's before what brokers have read, and that before what a
         leader alone tells; without topics that are being deleted, whose partitions have no
         leaders for that reason."""
-        found = {name_of_key(key): key for key in self._keys_of_leaders()}
+        found = {name_of_key(key): key for key in keys_of_leaders(self.brokers)}
         found |= {name_of_key(key): key for key in self.observed.metadata}
         found |= {name_of_key(key): key for key in (self.reign.partitions if self.reign else ())}
         return {
@@ -395,31 +464,6 @@ class ClusterView:
         isr = (InSyncMember(key.leader, state.broker.broker_epoch), *members)
         return replace(key, isr=isr, revision=replica.revision)
 
-    def _keys_of_leaders(self) -> Iterator[PartitionKeyState]:
-        """Of partitions whose keys are well, so that nobody tells them: what leaders know,
-        without an order of preference or a min ISR."""
-        for broker_id, state in self.brokers.items():
-            assert state.broker is not None
-            for replica in state.broker.replicas:
-                if replica.leader is None:
-                    continue
-                followers = replica.leader.followers
-                lives = [(f.broker_id, f.broker_epoch) for f in followers if f.in_isr]
-                members = [(broker_id, state.broker.broker_epoch), *lives]
-                yield PartitionKeyState(
-                    replica.topic,
-                    replica.topic_id,
-                    replica.partition,
-                    (broker_id, *(f.broker_id for f in followers)),
-                    broker_id,
-                    replica.leader_epoch,
-                    tuple(InSyncMember(*member) for member in members),
-                    (),
-                    min_isr=0,
-                    unclean_leader_epoch=NO_EPOCH,
-                    revision=replica.revision,
-                )
-
     def _described(self) -> dict[tuple[TopicPartition, int], ReplicaState]:
         found: dict[tuple[TopicPartition, int], ReplicaState] = {}
         for broker_id, state in self.brokers.items():
@@ -429,37 +473,5 @@ class ClusterView:
         return found
 
 
-def has_asked_store(state: ServiceState) -> bool:
-    """And knows by now whether it answers."""
-    store = state.store
-    return store.unreachable_ms >= 0 or store.last_latency_ms >= 0
-
-
 def _has_read(state: ServiceState) -> bool:
     return state.broker is not None and state.broker.has_read_metadata
-
-
-def active_controller(states: Sequence[ServiceState]) -> ServiceState | None:
-    """Of those that hold themselves to be active the one of the highest epoch. A deposed one
-    that misses the store cannot know it, and does not count: brokers have heard of a higher
-    epoch, or name another address out of a store that answers them."""
-    brokers = [state for state in states if state.broker is not None]
-    heard = max((s.broker.controller_epoch for s in brokers if s.broker), default=NOT_KNOWN)
-    named = {
-        s.broker.controller_address
-        for s in brokers
-        if s.broker and s.broker.controller_address and s.store.unreachable_ms < 0
-    }
-    active = [
-        state
-        for state in states
-        if state.controller is not None
-        and state.controller.active
-        and state.controller.controller_epoch >= heard
-        and (state.store.unreachable_ms < 0 or not named or state.address in named)
-    ]
-    return max(
-        active,
-        key=lambda s: s.controller.controller_epoch if s.controller else NOT_KNOWN,
-        default=None,
-    )

@@ -7,7 +7,7 @@ import enum
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from tidelog.inspection.explain import backlogs, causes
+from tidelog.inspection.explain import backlogs, causes, cut_offs
 from tidelog.inspection.explain.causes import Root
 from tidelog.inspection.explain.cluster_view import ClusterView, Life
 from tidelog.inspection.explain.observed import BROKER, Listening, SilentService, name_of
@@ -19,6 +19,14 @@ from tidelog.wording import plural
 
 DELETION_WAITS_MIN_MS = 2_000
 _MAX_PENDING_TOLD = 3
+
+
+_TO_START_A_CONTROLLER = "Start a controller; one that runs and is not elected says why in its log."
+_TO_RESUME_A_CONTROLLER = (
+    "Look at the process of {which}: is it stopped (kill -CONT PID lets it continue), or starved "
+    "of CPU or memory? One that continues stands for election by itself. Otherwise start another "
+    "controller."
+)
 
 
 def no_controller(view: ClusterView) -> Iterator[Finding]:
@@ -44,16 +52,16 @@ def no_controller(view: ClusterView) -> Iterator[Finding]:
         evidence.append(f"no controller is registered as active, by the word of {told_by}")
     because: tuple[str, ...] = ()
     if view.everybody_lost_store():
-        because = (str(Root(causes.STORE_UNREACHABLE)),)
+        because = (str(view.lost_store_root),)
     cause, severity, summary, next_step = _without_controller(
-        [silent[address] for address in named if address in silent]
+        [silent[address] for address in named if address in silent], view.silent_controllers()
     )
     yield Finding(
         cause,
         severity,
         summary,
         tuple(evidence),
-        "The controllers stand for election by themselves once the metadata store answers."
+        "The controllers stand for election by themselves once the metadata store takes changes."
         if because
         else next_step,
         because=because,
@@ -72,9 +80,11 @@ def _standby(state: ServiceState) -> str:
     return told
 
 
-def _without_controller(silent: Sequence[SilentService]) -> tuple[str, str, str, str]:
-    """Cause, severity, summary and next step, by how those are that the store names: as
-    `ClusterView.nobody_reigns` judges."""
+def _without_controller(
+    silent: Sequence[SilentService], all_silent: Sequence[SilentService]
+) -> tuple[str, str, str, str]:
+    """Cause, severity, summary and next step, by how those are that the store names as active: as
+    `ClusterView.nobody_reigns` judges; where it names none, by all that have run lately."""
     listening = {service.listening for service in silent}
     nobody = "nobody elects leaders, creates or deletes topics"
     if Listening.BUSY in listening:
@@ -85,6 +95,16 @@ def _without_controller(silent: Sequence[SilentService]) -> tuple[str, str, str,
             "not told here",
             "Ask again, with more time (--timeout); if it stays so, look at what CPU and "
             "memory its machine has left.",
+        )
+    if Listening.UNRESOLVED in listening:
+        service = next(s for s in silent if s.listening is Listening.UNRESOLVED)
+        who = "the active controller" if service.id < 0 else f"controller {service.id}"
+        return (
+            causes.CONTROLLER_UNREACHABLE,
+            causes.WARNING,
+            f"{who} advertises a name that does not resolve here: {service.address}; what it knows "
+            "is not told here",
+            f"Correct advertised_address of {who}, or the name resolution of this machine.",
         )
     if listening & {Listening.SILENT, Listening.ERRS}:
         return (
@@ -102,12 +122,14 @@ def _without_controller(silent: Sequence[SilentService]) -> tuple[str, str, str,
             "Look at its process: is it stopped, or starved of CPU or memory? Another one takes "
             "over when its lease has ended.",
         )
-    return (
-        causes.NO_CONTROLLER,
-        causes.CRITICAL,
-        f"no controller is active: {nobody}",
-        "Start a controller; one that runs and is not elected says why in its log.",
-    )
+    paused = [s for s in all_silent if s.listening is Listening.ACCEPTS and s.id >= 0]
+    summary, next_step = f"no controller is active: {nobody}", _TO_START_A_CONTROLLER
+    if paused:
+        which = listed(f"controller {service.id}" for service in paused)
+        stand = "stands" if len(paused) == 1 else "stand"
+        summary += f"; {which} {stand} still: connections are taken, and nothing is answered"
+        next_step = _TO_RESUME_A_CONTROLLER.format(which=which)
+    return causes.NO_CONTROLLER, causes.CRITICAL, summary, next_step
 
 
 def nobody_tells(view: ClusterView) -> Iterator[Finding]:
@@ -143,10 +165,26 @@ def unacknowledged(view: ClusterView, following: Following) -> Iterator[Finding]
     """Backlogs that are late, and those that symptoms follow from."""
     for broker_id in sorted(view.backlogs):
         backlog = view.backlogs[broker_id]
+        if _follows_from_replicas(view, backlog) and backlogs.root_of(backlog) not in following:
+            continue
         if backlogs.is_late(backlog) or (
             backlog.pending and backlogs.root_of(backlog) in following
         ):
             yield _backlog(view, backlog, following)
+
+
+def _follows_from_replicas(view: ClusterView, backlog: BrokerBacklog) -> bool:
+    """Whether all that it is known to reject is of replicas that say what is wrong with them: that
+    has a finding of its own."""
+    failed = {
+        (replica.topic, replica.partition)
+        for replica in view.replicas_of(backlog.broker_id)
+        if failure_of(replica, backlog.broker_id) is not None
+    }
+    return bool(backlog.first) and all(
+        pending.problem and (pending.topic, pending.partition) in failed
+        for pending in backlog.first
+    )
 
 
 def _backlog(view: ClusterView, backlog: BrokerBacklog, following: Following) -> Finding:
@@ -162,7 +200,11 @@ def _backlog(view: ClusterView, backlog: BrokerBacklog, following: Following) ->
     severity = causes.INFO if is_worked_through else causes.WARNING
     how = "has not acknowledged" if backlog.overdue else "is behind with"
     summary = f"broker {broker_id} {how} {changes}, the oldest for {span(backlog.oldest_ms)}"
-    if reason is not None:
+    away = cut_offs.why_commands_wait(view, broker_id)
+    if away is not None:
+        severity, summary = causes.WARNING, f"{summary}: the controller does not reach it"
+        next_step = f"See {away}; the controller goes on sending."
+    elif reason is not None:
         summary += f": it {reason.words}"
         next_step = f"See what is wrong with broker {broker_id}; the controller goes on sending."
     elif is_worked_through:
@@ -185,7 +227,11 @@ def _backlog(view: ClusterView, backlog: BrokerBacklog, following: Following) ->
         broker=broker_id,
         partitions=tuple(f"{p.topic}/{p.partition}" for p in backlog.first[:MAX_NAMED]),
         partition_count=backlog.pending,
-        because=() if reason is None else (str(reason.root),),
+        because=tuple(
+            str(root)
+            for root in (away, reason.root if reason is not None else None)
+            if root is not None
+        ),
     )
 
 

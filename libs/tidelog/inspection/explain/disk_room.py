@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tidelog.inspection.explain.cluster_view import ClusterView
+from tidelog.inspection.model import RESERVE_FILES
 
 INODES_NEXT_STEP = (
     "Make room for files on its data_dir (df -i): remove small files that are not Tidelog's, raise "
@@ -14,7 +15,9 @@ INODES_NEXT_STEP = (
 def lacks_inodes(view: ClusterView, broker_id: int) -> bool:
     state = view.brokers.get(broker_id)
     broker = state.broker if state is not None else None
-    return broker is not None and broker.disk_inodes > 0 and broker.disk_free_inodes <= 0
+    if broker is None or broker.disk_inodes <= 0:
+        return False
+    return broker.disk_free_inodes <= RESERVE_FILES
 
 
 def lines(view: ClusterView, broker_id: int) -> list[str]:

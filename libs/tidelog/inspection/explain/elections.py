@@ -37,7 +37,7 @@ def no_leader(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     if view.nobody_reigns:
         reasons.append(_nobody_elects())
     many = _waits_for(key, away)
-    next_for = partial(_next_step, key, away)
+    next_for = partial(_next_step, key, away, _paused(fates))
     return Symptom(
         causes.NO_LEADER,
         causes.CRITICAL,
@@ -66,9 +66,27 @@ def _waits_for(key: PartitionKeyState, away: Sequence[InSyncMember]) -> str:
 
 
 def _next_step(
+    key: PartitionKeyState,
+    away: Sequence[InSyncMember],
+    paused: Sequence[int],
+    names: Sequence[TopicPartition],
+) -> str:
+    """For all partitions of these names, which wait for the same as the one of `key`. `paused`:
+    brokers that are not to be started, because their processes are there."""
+    return " ".join((*map(next_steps.of_paused, paused), _step(key, away, names)))
+
+
+def _paused(fates: Sequence[_Fate]) -> list[int]:
+    return sorted(
+        fate.member.broker_id
+        for fate in fates
+        if fate.reason is not None and fate.reason.root.cause == causes.BROKER_PAUSED
+    )
+
+
+def _step(
     key: PartitionKeyState, away: Sequence[InSyncMember], names: Sequence[TopicPartition]
 ) -> str:
-    """For all partitions of these names, which wait for the same as the one of `key`."""
     if key.unclean_leader_election:
         return f"Start any of brokers {listed(key.replicas)}."
     if away:
@@ -203,15 +221,15 @@ def _leader_gone(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     gone = next_steps.LeaderGone(
         key.leader,
         stands_still=life is Life.PAUSED,
-        store_away=view.registry.teller is not None and not view.registry.store_answers,
+        store_away=view.registry.teller is not None and not view.store_takes_changes,
         has_controller=not view.nobody_reigns,
     )
     if view.nobody_reigns:
         reasons.append(_nobody_elects())
         waits = "nobody elects another, because no controller is active"
-    elif not view.registry.store_answers:
-        reasons.append(Reason(Root(causes.STORE_UNREACHABLE), "keeps everything as it is"))
-        waits = "nobody can elect another as long as the metadata store does not answer"
+    elif not view.store_takes_changes:
+        reasons.append(Reason(view.lost_store_root, "keeps everything as it is"))
+        waits = "nobody can elect another as long as the metadata store takes no changes"
     elif starts:
         waits = "it leads again once the controller has told it so, or another is elected"
     elif fates := _without_successor(view, key):
@@ -256,10 +274,8 @@ def _leader_gone_for_good(
     away = [fate.member for fate in fates if fate.reason is not None]
     gone = f"broker {key.leader}, which {why_leader_is_gone.words}"
     waits = _waits_for(key, away)
-
-    def next_for(names: Sequence[TopicPartition]) -> str:
-        step = _next_step(key, away, names)
-        return f"{next_steps.of_paused(key.leader)} {step}" if paused else step
+    standing_still = sorted({*_paused(fates), *([key.leader] if paused else [])})
+    next_for = partial(_next_step, key, away, standing_still)
 
     return Symptom(
         causes.NO_LEADER,
@@ -284,8 +300,8 @@ def _never_led(view: ClusterView, key: PartitionKeyState) -> Symptom:
     nobody_there = len(reasons) == len(found)
     if view.nobody_reigns:
         reasons.append(_nobody_elects())
-    elif not view.registry.store_answers:
-        reasons.append(Reason(Root(causes.STORE_UNREACHABLE), "keeps everything as it is"))
+    elif not view.store_takes_changes:
+        reasons.append(Reason(view.lost_store_root, "keeps everything as it is"))
     if nobody_there:
         why = "none of its replicas is there"
         next_step = f"Start any of brokers {listed(key.replicas)}."
@@ -316,8 +332,8 @@ def _without_replicas(view: ClusterView, key: PartitionKeyState) -> Symptom:
     reasons: tuple[Reason, ...] = ()
     if view.nobody_reigns:
         reasons = (_nobody_elects(),)
-    elif not view.registry.store_answers:
-        reasons = (Reason(Root(causes.STORE_UNREACHABLE), "keeps everything as it is"),)
+    elif not view.store_takes_changes:
+        reasons = (Reason(view.lost_store_root, "keeps everything as it is"),)
     severity = causes.CRITICAL
     if not 0 < factor <= running:
         why = "fewer brokers have been running than {} to have"

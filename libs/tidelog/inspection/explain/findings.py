@@ -9,12 +9,16 @@ from tidelog.inspection.explain import (
     causes,
     clocks,
     control,
+    cut_offs,
+    gateways,
     instability,
+    key_placements,
     limited_clients,
     operations,
     pressures,
     reboots,
     rejections,
+    repairs,
     roots,
     standbys,
     store,
@@ -49,7 +53,12 @@ def explain(observed: Observed) -> tuple[Finding, ...]:
     seen = [symptom for symptom in symptoms(view) if _concerns(symptom, scope)]
     following = roots.following(seen)
     found = [*_roots(view, following, scope), *_groups(seen)]
-    found += [f for f in rejections.rejected(view) if _in_scope(f, scope)]
+    of_topics = (
+        *rejections.rejected(view),
+        *key_placements.partitioners_differ(view),
+        *repairs.repaired(view),
+    )
+    found += [f for f in of_topics if _in_scope(f, scope)]
     # What findings follow from is told beside them, in every scope.
     named = {*map(str, following), *(because for finding in found for because in finding.because)}
     found += [
@@ -67,7 +76,7 @@ def explain(observed: Observed) -> tuple[Finding, ...]:
         if _belongs(view, f, scope, named)
     ]
     cluster_wide = list(_whole_cluster(view, following))
-    cluster_wide += instability.repeated_elections(view, cluster_wide)
+    cluster_wide += instability.repeated_elections(view, (*found, *cluster_wide))
     cluster_wide += limited_clients.limited(view, scope)
     found += [f for f in cluster_wide if _belongs(view, f, scope, named)]
     return tuple(sorted(found, key=_rank))
@@ -118,7 +127,9 @@ def _whole_cluster(view: ClusterView, following: roots.Following) -> Iterator[Fi
         yield from store.slow(view)
     if view.observed.tellers:
         yield from control.no_controller(view)
+        yield from cut_offs.controller_cut_off(view)
         yield from standbys.no_standby(view)
+        yield from gateways.silent(view)
     if not view.observed.states:
         yield from control.nobody_tells(view)
 
@@ -130,7 +141,10 @@ def _belongs(view: ClusterView, finding: Finding, scope: Scope, named: Set[str])
         return True
     if scope.topic or scope.broker is None:
         return False
-    if finding.cause == causes.STORE_UNREACHABLE and view.everybody_lost_store():
+    if (
+        finding.cause in (causes.STORE_UNREACHABLE, causes.STORE_FULL)
+        and view.everybody_lost_store()
+    ):
         return True
     return finding.broker == scope.broker
 
@@ -142,7 +156,7 @@ def _roots(view: ClusterView, following: roots.Following, scope: Scope) -> Itera
         for root in _lifeless(view):
             if scope.broker is None or root.broker == scope.broker:
                 found.setdefault(root, [])
-        for root in pressures.roots(view):
+        for root in (*pressures.roots(view), *cut_offs.roots(view)):
             if scope.broker is None or root.broker == scope.broker:
                 found.setdefault(root, [])
     for root, follows in found.items():
@@ -154,7 +168,11 @@ def _lifeless(view: ClusterView) -> Iterator[Root]:
     """Brokers that do nothing, though no partition may suffer from it yet; one that was
     stopped in order, and that nobody misses, is no news. Departures hold only brokers that
     are not back, so that an old one hides nobody who has registered since."""
-    failed = {b for b in view.rejected_starts if view.failed_start(b) or view.crash(b)}
+    failed = {
+        b
+        for b in view.rejected_starts
+        if (view.failed_start(b) or view.crash(b)) and not view.runs_as_another(b)
+    }
     stopped = {b for b in view.departures if view.was_stopped(b) and b not in view.brokers}
     stopped -= failed
     known = {s.id for s in view.observed.silent if s.role == "broker" and s.id >= 0}

@@ -1,8 +1,10 @@
-"""Elections that come again and again."""
+"""Elections that come again and again: because one broker's lease keeps ending, or leases of many
+services."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.causes import Root
@@ -17,24 +19,192 @@ from tidelog.wording import plural
 MANY_CONTROLLERS = 3
 MANY_REGISTRATIONS_LOST = 3
 MANY_LEADERS = 8
+# A broker whose lease ended once has its part in no pattern.
+FEW_LEASES_ENDED = 2
 # After so long without another the elections are over.
 OVER_AFTER_MS = 45_000
 # What may hold up the renewal of a lease.
 _OF_THE_STORE = frozenset(
-    {causes.STORE_UNREACHABLE, causes.STORE_SLOW, causes.STORE_MEMBER_UNREACHABLE}
+    {
+        causes.STORE_UNREACHABLE,
+        causes.STORE_FULL,
+        causes.STORE_SLOW,
+        causes.STORE_MEMBER_UNREACHABLE,
+    }
+)
+# Of one broker: what may keep it from renewing its lease.
+_OF_A_BROKER = frozenset(
+    {
+        causes.BROKER_PAUSED,
+        causes.BROKER_UNREACHABLE,
+        causes.BROKER_BUSY,
+        causes.CPU_STARVED,
+        causes.MEMORY_SHORT,
+        causes.STORE_UNREACHABLE,
+        causes.STORE_SLOW,
+    }
 )
 
 
+class _LeaseLoss(NamedTuple):
+    """How often a broker's lease has ended, by its own word or the controller's, whichever knows
+    of more. `last_ms`: since the last of these ends or, by its own word, since the last of all that
+    it counts. `own` None: the broker itself does not answer."""
+
+    broker_id: int
+    ended: int
+    last_ms: int
+    window_ms: int
+    own: RecentElections | None
+
+    @property
+    def stood_still(self) -> bool:
+        """Often enough for it to be why: a standstill ends a lease or falls between two."""
+        return self.own is not None and self.own.standstills >= max(
+            FEW_LEASES_ENDED, self.ended - 1
+        )
+
+
 def repeated_elections(view: ClusterView, found: Sequence[Finding]) -> Iterator[Finding]:
-    """`found`: what else is wrong with the whole cluster; trouble with the store is what makes
-    leases end again and again."""
+    """`found`: what else is wrong. Trouble with the store makes leases of many services end; where
+    leases of a single broker end, or of one that stood still, its own process or machine does."""
     told = [
         (state, elections)
         for state in sorted(view.observed.tellers, key=name_of)
-        if (elections := _elections_of(state)) is not None and _is_many(elections)
+        if (elections := _elections_of(state)) is not None
     ]
-    if not told:
-        return
+    losses = _lease_losses(view, told)
+    single = _of_single_brokers(losses, told, found)
+    for loss in single:
+        yield _of_broker(loss, found, _led_most(told))
+    explained = {loss.broker_id for loss in single}
+    rest = [
+        (state, elections)
+        for state, elections in told
+        if _is_many(elections, leaders_explained=bool(single)) and state.id not in explained
+    ]
+    if rest:
+        yield _of_many(rest, found)
+
+
+def _lease_losses(
+    view: ClusterView, told: Sequence[tuple[ServiceState, RecentElections]]
+) -> list[_LeaseLoss]:
+    found = {
+        state.id: _LeaseLoss(state.id, own.registrations_lost, own.last_ms, own.window_ms, own)
+        for state, own in told
+    }
+    for ends in view.reign.lease_ends if view.reign else ():
+        known = found.get(ends.broker_id)
+        if known is None or known.ended <= ends.count:
+            own = known.own if known is not None else None
+            found[ends.broker_id] = _LeaseLoss(
+                ends.broker_id, ends.count, ends.last_ms, ends.window_ms, own
+            )
+    return [found[b] for b in sorted(found) if found[b].ended >= FEW_LEASES_ENDED]
+
+
+def _of_single_brokers(
+    losses: Sequence[_LeaseLoss],
+    told: Sequence[tuple[ServiceState, RecentElections]],
+    found: Sequence[Finding],
+) -> list[_LeaseLoss]:
+    """Those whose own trouble ends their leases: they stood still, or theirs end alone while the
+    store serves all others."""
+    leaders = max((own.leaders for _, own in told if 0 <= own.last_ms <= OVER_AFTER_MS), default=0)
+    controllers = max((elections.controllers for _, elections in told), default=0)
+    others = {state.id for state, _ in told} - {loss.broker_id for loss in losses}
+    store_suspect = any(
+        f.cause in _OF_THE_STORE and f.broker < 0 and f.severity != causes.INFO for f in found
+    )
+    alone = len(losses) == 1 and bool(others) and controllers < MANY_CONTROLLERS
+    alone = alone and not store_suspect
+    return [
+        loss
+        for loss in losses
+        if 0 <= loss.last_ms <= OVER_AFTER_MS
+        and (loss.ended >= MANY_REGISTRATIONS_LOST or leaders >= MANY_LEADERS)
+        and (alone or loss.stood_still)
+    ]
+
+
+def _led_most(told: Sequence[tuple[ServiceState, RecentElections]]) -> RecentElections | None:
+    counts = [own for _, own in told if own.leaders]
+    return max(counts, key=lambda own: own.leaders, default=None)
+
+
+def _of_broker(
+    loss: _LeaseLoss, found: Sequence[Finding], led_most: RecentElections | None
+) -> Finding:
+    who, own = f"broker {loss.broker_id}", loss.own
+    because = tuple(
+        dict.fromkeys(
+            str(Root(f.cause, f.broker))
+            for f in found
+            if f.cause in _OF_A_BROKER and f.broker == loss.broker_id
+        )
+    )
+    summary = (
+        f"the lease of {who} has ended {plural(loss.ended, 'time')} within the last "
+        f"{span(loss.window_ms)}, while other brokers kept theirs"
+    )
+    evidence = ["each time its partitions get other leaders, and it registers again"]
+    if own is not None:
+        evidence.append(
+            f"broker-{loss.broker_id} says: its own registration was lost "
+            f"{plural(own.registrations_lost, 'time')}"
+        )
+    if led_most is not None:
+        evidence.append(
+            f"{led_most.topic}/{led_most.partition} has had "
+            f"{plural(led_most.leaders, 'leader election')}"
+        )
+    if loss.stood_still:
+        assert own is not None
+        summary = (
+            f"{who} stands still again and again, so that its lease has ended "
+            f"{plural(loss.ended, 'time')} within the last {span(loss.window_ms)}"
+        )
+        evidence.append(
+            f"broker-{loss.broker_id} says: its process did not run for a second or longer "
+            f"{plural(own.standstills, 'time')}, the longest {span(own.longest_standstill_ms)}"
+        )
+        next_step = _TO_LET_RUN.format(who=who)
+    elif own is None:
+        evidence.append(f"{who} does not answer: whether its process stands still it cannot say")
+        next_step = f"{_TO_LET_RUN.format(who=who)} {_TO_CONNECT.format(who=who)}"
+    else:
+        evidence.append(
+            f"broker-{loss.broker_id} says: its process stood still for a second or longer "
+            f"{plural(own.standstills, 'time')}, which does not explain it"
+        )
+        next_step = _TO_CONNECT.format(who=who)
+    return Finding(
+        causes.REPEATED_ELECTIONS,
+        causes.WARNING,
+        summary,
+        tuple(evidence),
+        next_step,
+        broker=loss.broker_id,
+        because=because,
+    )
+
+
+_TO_LET_RUN = (
+    "Find what stops the process or the machine of {who}: a container or virtual machine that is "
+    "paused, moved or saved (docker pause, snapshots, live migration), a frozen control group, "
+    "kill -STOP or a debugger, swapping, or a CPU that others take. Logs of the kernel and "
+    "of the host show it. A greater lease_ttl_seconds of {who} bridges standstills that have to be."
+)
+_TO_CONNECT = (
+    "Check the network between {who} and the metadata store, which serves the other brokers: the "
+    "interface, routes and firewall of its machine, and its etcd_endpoints."
+)
+
+
+def _of_many(
+    told: Sequence[tuple[ServiceState, RecentElections]], found: Sequence[Finding]
+) -> Finding:
     because = tuple(
         dict.fromkeys(str(Root(f.cause, f.broker)) for f in found if f.cause in _OF_THE_STORE)
     )
@@ -58,7 +228,7 @@ def repeated_elections(view: ClusterView, found: Sequence[Finding]) -> Iterator[
         "services get: leases that are not renewed in time end. A greater lease_ttl_seconds "
         "bridges longer gaps."
     )
-    yield Finding(
+    return Finding(
         causes.REPEATED_ELECTIONS,
         causes.WARNING,
         f"elections are repeated: within the last {window} {', and '.join(words)}",
@@ -72,10 +242,11 @@ def _elections_of(state: ServiceState) -> RecentElections | None:
     return state.broker.elections if state.broker is not None else None
 
 
-def _is_many(elections: RecentElections) -> bool:
+def _is_many(elections: RecentElections, *, leaders_explained: bool) -> bool:
+    """`leaders_explained`: a single broker that comes and goes is why leaders change."""
     return 0 <= elections.last_ms <= OVER_AFTER_MS and (
         elections.controllers >= MANY_CONTROLLERS
-        or elections.leaders >= MANY_LEADERS
+        or (elections.leaders >= MANY_LEADERS and not leaders_explained)
         or _loses_registrations(elections)
     )
 

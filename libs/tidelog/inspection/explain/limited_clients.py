@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
+from tidelog.caller_limits import GATEWAY_TOTAL_LIMITS, LimitedClient
 from tidelog.inspection.explain import causes, pressures
 from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.observed import BROKER, name_of
+from tidelog.inspection.explain.rejections import OVER_AFTER_MS
 from tidelog.inspection.explain.words import listed, span
-from tidelog.inspection.model import Finding, LimitedClient, Scope, ServiceState
+from tidelog.inspection.gateways import ALIVE, known_gateways, state_of
+from tidelog.inspection.model import Finding, Scope, ServiceState
 from tidelog.wording import plural
 
 OF_ALL_CLIENTS = "max_client_requests"
@@ -19,50 +23,110 @@ _NEXT_STEP = {
     "max_client_requests of {who}.",
     CONNECTIONS: "Let each process at that address share one client, or close those that it does "
     "not use; where it stands for many machines, raise max_connections_per_client of {who}.",
+    "connections": "Find the clients that hold most connections of {who} (`ss -tn` on its host), "
+    "and let them use fewer; or start another gateway.",
+    "body_bytes": "Let clients send fewer large bodies to {who} at once, or raise its "
+    "max_body_bytes.",
+    **dict.fromkeys(
+        ("max_concurrent_requests", "max_concurrent_streams"),
+        "Find the clients that send most (the request log of {who}, and the rejected addresses "
+        "above), and let them send fewer requests at once; or raise {limit}, or start another "
+        "gateway.",
+    ),
 }
 _OTHERWISE = (
     "Let the client wait for answers before it sends more; where its address stands for many "
     "machines, raise {limit} of {who}."
 )
+_OF_ALL = frozenset({OF_ALL_CLIENTS, *GATEWAY_TOTAL_LIMITS})
 
-_Rejecting = Sequence[tuple[ServiceState, LimitedClient]]
+
+class _Rejecting(NamedTuple):
+    """`broker`: -1 where the service is none."""
+
+    service: str
+    broker: int
+    client: LimitedClient
 
 
 def limited(view: ClusterView, scope: Scope) -> Iterator[Finding]:
     """One finding for each limit and address, whichever services reject; one for all addresses
-    where the limit is that of all clients together."""
-    found: dict[tuple[str, str], list[tuple[ServiceState, LimitedClient]]] = {}
-    for state in sorted(view.observed.tellers, key=name_of):
-        is_broker = state.role == BROKER
-        if scope.broker is not None and not (is_broker and state.id == scope.broker):
+    where the limit is that of all clients together. A service that has rejected none of them for
+    OVER_AFTER_MS has nothing to do with it any more."""
+    found: dict[tuple[str, str], list[_Rejecting]] = {}
+    for each in (*_of_services(view), *_of_gateways(view)):
+        client = each.client
+        if scope.broker not in (None, each.broker) or client.last_ms > OVER_AFTER_MS:
             continue
+        address = "" if client.limit in _OF_ALL else client.address
+        found.setdefault((client.limit, address), []).append(each)
+    for (limit, address), rejecting in sorted(found.items()):
+        yield _finding(limit, address, rejecting)
+
+
+def _of_services(view: ClusterView) -> Iterator[_Rejecting]:
+    for state in sorted(view.observed.tellers, key=name_of):
+        broker = state.id if state.role == BROKER else -1
         for client in state.limited_clients:
-            has_finding = is_broker and view.pressure(state.id, pressures.CONNECTIONS) is not None
-            if client.limit == CONNECTIONS and has_finding:
-                continue
-            address = "" if client.limit == OF_ALL_CLIENTS else client.address
-            found.setdefault((client.limit, address), []).append((state, client))
-    for (limit, address), each in sorted(found.items()):
-        yield _finding(limit, address, each)
+            if not _has_finding(view, state, client):
+                yield _Rejecting(name_of(state), broker, client)
 
 
-def _finding(limit: str, address: str, each: _Rejecting) -> Finding:
-    states = {name_of(state): state for state, _ in each}
-    who, value = listed(states), max(client.value for _, client in each)
+def _of_gateways(view: ClusterView) -> Iterator[_Rejecting]:
+    """As controllers have them of their announcements."""
+    for gateway in known_gateways(view.observed.states):
+        if state_of(gateway) == ALIVE:
+            name = f"the gateway at {gateway.address} on {gateway.host}"
+            for client in gateway.limited_clients:
+                yield _Rejecting(name, -1, client)
+
+
+def of_many_connections(view: ClusterView, broker_id: int) -> list[str]:
+    """Lines of evidence: what the broker rejects of the client that has most connections."""
+    state = view.brokers.get(broker_id)
+    clients = () if state is None else state.limited_clients
+    return [
+        _line(name_of(state), client)
+        for client in clients
+        if state is not None and _has_finding(view, state, client)
+    ]
+
+
+def _has_finding(view: ClusterView, state: ServiceState, client: LimitedClient) -> bool:
+    """Whether its many connections are a finding about the broker."""
+    if client.limit != CONNECTIONS or state.role != BROKER:
+        return False
+    return pressures.connects_most(view, state.id, client.address)
+
+
+def _counted(limit: str) -> tuple[str, str]:
+    """What is rejected, one and several: an idle connection beyond the limit is closed."""
+    if limit == "connections":
+        return "connection", "connections"
+    if limit == CONNECTIONS:
+        return "request or idle connection", "requests or idle connections"
+    return "request", "requests"
+
+
+def _line(service: str, client: LimitedClient) -> str:
+    return (
+        f"{service} has rejected {plural(client.rejected, *_counted(client.limit))} of "
+        f"client {client.address} by {client.limit}={client.value}, the last "
+        f"{span(client.last_ms)} ago"
+    )
+
+
+def _finding(limit: str, address: str, rejecting: Sequence[_Rejecting]) -> Finding:
+    brokers = {each.service: each.broker for each in rejecting}
+    who, value = listed(brokers), max(each.client.value for each in rejecting)
     of_whom = f"client {address} is" if address else "all clients together are"
-    rejected = sum(client.rejected for _, client in each)
-    only = next(iter(states.values())) if len(states) == 1 else None
+    rejected = plural(sum(each.client.rejected for each in rejecting), *_counted(limit))
     return Finding(
         causes.CLIENT_LIMITED,
         causes.WARNING,
-        f"{of_whom} at {limit} ({value:,}) of {who}: {plural(rejected, 'request')} rejected, the "
-        f"last {span(min(client.last_ms for _, client in each))} ago",
-        tuple(
-            f"{name_of(state)} has rejected {plural(client.rejected, 'request')} of client "
-            f"{client.address} by {client.limit}={client.value}, the last "
-            f"{span(client.last_ms)} ago"
-            for state, client in each
-        ),
+        f"{of_whom} at {limit} ({value:,}) of {who}: {rejected} rejected, the last "
+        f"{span(min(each.client.last_ms for each in rejecting))} ago",
+        tuple(_line(each.service, each.client) for each in rejecting),
         _NEXT_STEP.get(limit, _OTHERWISE).format(limit=limit, who=who),
-        broker=only.id if only is not None and only.role == BROKER else -1,
+        broker=next(iter(brokers.values())) if len(brokers) == 1 else -1,
     )

@@ -53,7 +53,9 @@ def _reason(
 ) -> Reason | None:
     """Who is slow because moves are bound needs no help."""
     reason = why_behind(view, key, broker_id)
-    if reason is None or reason.root.cause not in _BEHIND or broker_id in move.original:
+    if reason is None or broker_id in move.original:
+        return reason
+    if reason.root.cause not in _BEHIND and not _only_seems_cut_off(view, key, broker_id, reason):
         return reason
     bound = tightest_bound(view, key, broker_id)
     if bound is None:
@@ -65,6 +67,16 @@ def _reason(
         words += f", which never ends: {bound.written:,} bytes a second are written meanwhile"
     # A pace that was sampled over half a second tells little of a stream in bursts.
     return Reason(Root(cause), words, (*reason.evidence[:1], *bound.lines()))
+
+
+def _only_seems_cut_off(
+    view: ClusterView, key: PartitionKeyState, broker_id: int, reason: Reason
+) -> bool:
+    """A bound lets a replica wait between two fetches: that its leader sees none is no sign of the
+    network, as long as it does not itself report a fetch that failed."""
+    replica = view.replica(key, broker_id)
+    fails = replica is not None and replica.follower is not None and replica.follower.problem
+    return reason.root.cause == causes.REPLICA_CUT_OFF and not fails
 
 
 def _is_bound(reasons: Sequence[Reason]) -> bool:

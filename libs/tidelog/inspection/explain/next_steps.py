@@ -120,6 +120,14 @@ def of_not_preferred(names: Sequence[TopicPartition], *, has_controller: bool) -
     return f"Nothing is lost. {PREFERRED_RETURN} At once: {command}"
 
 
+def of_maintenance(broker_id: int, names: Sequence[TopicPartition]) -> str:  # noqa: ARG001
+    """The same for all of them."""
+    return (
+        "Nothing is lost: a broker in maintenance leads only what no other replica can. To end it: "
+        f"tidelog brokers maintenance {broker_id} --off"
+    )
+
+
 def of_unclean_election(names: Sequence[TopicPartition], elected_at_ms: int) -> str:
     """`elected_at_ms`: of the first of them; 0: not known."""
     before = f"before {clock_time(elected_at_ms)}" if elected_at_ms else "before the election"

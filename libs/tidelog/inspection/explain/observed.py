@@ -6,7 +6,13 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidelog.inspection.model import NOT_KNOWN, PartitionKeyState, Scope, ServiceState
+from tidelog.inspection.gateways import AnnouncedGateway
+from tidelog.inspection.model import (
+    NOT_KNOWN,
+    PartitionKeyState,
+    Scope,
+    ServiceState,
+)
 
 BROKER = "broker"
 CONTROLLER = "controller"
@@ -40,6 +46,15 @@ class SilentService:
         return f"{who} at {self.address}" if who else self.address
 
 
+@dataclass(frozen=True, slots=True)
+class SilentGateway:
+    """One that no controller has heard lately. `listening`: how its address was found, BUSY where
+    it answers HTTP; None: it cannot be asked from here."""
+
+    gateway: AnnouncedGateway
+    listening: Listening | None
+
+
 _WHOLE_CLUSTER = Scope()
 
 
@@ -58,6 +73,7 @@ class Observed:
     earlier: Sequence[ServiceState] = ()
     earlier_ms: int = 0
     glimpses: Sequence[ServiceState] = ()
+    silent_gateways: Sequence[SilentGateway] = ()
 
     @property
     def tellers(self) -> Sequence[ServiceState]:

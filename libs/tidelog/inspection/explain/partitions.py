@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from tidelog.inspection.explain import causes, next_steps
+from tidelog.inspection.explain import causes, next_steps, pressures
 from tidelog.inspection.explain.causes import Reason, Root, Symptom
 from tidelog.inspection.explain.cluster_view import ClusterView, Life
 from tidelog.inspection.explain.divergences import diverged_replicas
@@ -153,7 +153,7 @@ def _gone_from_isr(view: ClusterView, key: PartitionKeyState) -> Iterator[Sympto
             continue
         reasons = [reason]
         leaves = "its leader takes it out of the ISR, after replica_lag_time_max_ms"
-        if view.store_lost(key.leader):
+        if view.cannot_write_store(key.leader):
             reasons.append(Reason(view.store_root(key.leader), "keeps the ISR as it is"))
             leaves = "the metadata store is back, and then until " + leaves
         yield Symptom(
@@ -258,7 +258,7 @@ def _stall(
     holding = [follower.broker_id for follower in _holding(leading)]
     return next_steps.Stall(
         key.leader,
-        view.store_lost(key.leader),
+        view.cannot_write_store(key.leader),
         under_min_isr,
         key.min_isr,
         [b for b in key.replicas if b not in in_sync],
@@ -291,7 +291,12 @@ def _holders(
             return f"broker {key.leader}, its leader, {own.words}", own.evidence, (own,)
         if replica.synced and replica.flushed_offset <= replica.high_watermark:
             line = f"broker-{key.leader} has synced its own log only up to {replica.flushed_offset}"
-            return f"the disk of broker {key.leader}, its leader, syncs no further", (line,), ()
+            late = pressures.why_late(view, key.leader)
+            return (
+                f"the disk of broker {key.leader}, its leader, syncs no further",
+                (line,),
+                () if late is None else (late,),
+            )
         return "no follower that the leader knows of holds it", (), ()
     found = [(f.broker_id, why_behind(view, key, f.broker_id)) for f in holding]
     lines = [
@@ -304,7 +309,7 @@ def _holders(
         for f in holding
     ]
     reasons = [reason for _, reason in found if reason is not None]
-    if reasons and view.store_lost(key.leader):
+    if reasons and view.cannot_write_store(key.leader):
         stuck = "its leader cannot take it out of the ISR, because the metadata store is away"
         lines.append(stuck)
         reasons.append(Reason(view.store_root(key.leader), "keeps the ISR as it is"))
@@ -358,19 +363,28 @@ def _not_preferred(view: ClusterView, key: PartitionKeyState) -> Symptom | None:
     if view.life(preferred) is not Life.ANSWERS:
         return None
     name = name_of_key(key)
+    leads = f"{name} is led by broker {key.leader}, and broker {preferred}"
+    if view.reign is not None and preferred in view.reign.in_maintenance:
+        summary = f"{leads}, its preferred leader, is in maintenance"
+        of_all = f"are not led by their preferred leader, broker {preferred}: it is in maintenance"
+        next_for = partial(next_steps.of_maintenance, preferred)
+    else:
+        summary = f"{leads} is its preferred leader"
+        of_all = f"are not led by their preferred leader, broker {preferred}"
+        next_for = partial(next_steps.of_not_preferred, has_controller=not view.nobody_reigns)
     return Symptom(
         causes.NOT_PREFERRED_LEADER,
         causes.INFO,
         name,
-        f"{name} is led by broker {key.leader}, and broker {preferred} is its preferred leader",
-        f"are not led by their preferred leader, broker {preferred}",
-        next_steps.of_not_preferred([name], has_controller=not view.nobody_reigns),
+        summary,
+        of_all,
+        next_for([name]),
         (
             f"{name}: the replicas are {listed(key.replicas)}, the ISR is {listed(ids(key.isr))}, "
             f"and broker {key.leader} leads in epoch {key.leader_epoch}",
         ),
         broker=preferred,
-        next_for=partial(next_steps.of_not_preferred, has_controller=not view.nobody_reigns),
+        next_for=next_for,
     )
 
 
@@ -423,12 +437,15 @@ def _failing_leadership(
 
 
 def _damaged_records(view: ClusterView) -> Iterator[Symptom]:
-    """Records that no replica can read any more."""
+    """Records that no replica can read any more. What a starting broker has found, or has taken
+    out of service, may still be copied from another replica."""
     for broker_id in sorted(view.brokers):
         broker = view.brokers[broker_id].broker
         assert broker is not None
+        if view.is_starting(broker_id):
+            continue
         for replica in broker.replicas:
-            if not replica.damaged:
+            if not replica.damaged or failure_of(replica, broker_id) is not None:
                 continue
             name = TopicPartition(replica.topic, replica.partition)
             stretches = listed(f"{d.first_offset} to {d.next_offset - 1}" for d in replica.damaged)

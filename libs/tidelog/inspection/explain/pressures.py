@@ -1,8 +1,9 @@
-"""Brokers that are short of open files, memory or CPU, by their own word."""
+"""Brokers that are short of open files, memory or CPU, or whose disk is slow, as they report."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from ipaddress import ip_address
 
 from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.causes import Reason, Root
@@ -11,11 +12,13 @@ from tidelog.inspection.explain.words import since, span
 from tidelog.inspection.model import BrokerPressure
 
 FILES, MEMORY, CPU, CONNECTIONS = "open_files", "memory", "cpu", "connections"
+DISK = "disk"
 _CAUSES = {
     FILES: causes.OPEN_FILES,
     MEMORY: causes.MEMORY_SHORT,
     CPU: causes.CPU_STARVED,
     CONNECTIONS: causes.MANY_CONNECTIONS,
+    DISK: causes.DISK_SLOW,
 }
 _RESOURCES = {cause: resource for resource, cause in _CAUSES.items()}
 # With so few files left neither a connection nor a segment gets one reliably.
@@ -23,6 +26,9 @@ FEW_FILES_LEFT = 16
 FEW_FILES_LEFT_PERCENT = 3
 
 NEXT_STEP = {
+    causes.DISK_SLOW: "Look at what else uses the disk of broker {broker} (iostat -x, iotop), at "
+    "limits of its volume (operations or bytes a second), and at the kernel's log of its machine. "
+    "End what slows it, or give the broker another disk. It keeps up again by itself.",
     causes.OPEN_FILES: "Raise the limit of open files of broker {broker} and restart it "
     "(LimitNOFILE= of a systemd unit, ulimit -n, --ulimit nofile= of a container; 65536 is "
     "usual), or for the running process: prlimit --pid PID --nofile=65536. Where connections use "
@@ -33,7 +39,8 @@ NEXT_STEP = {
     "to each broker. Let it share one client, or close those that it does not use; where it "
     "stands for many machines, raise max_connections_per_client of broker {broker}.",
     causes.CPU_STARVED: "Give broker {broker} more CPU (cpu.max of its control group, its nice "
-    "value), or end what else runs on its machine.",
+    "value), or end what else runs on its machine, or what stops its process again and again "
+    "(cpulimit, kill -STOP, a frozen control group, a machine that is suspended).",
 }
 
 
@@ -42,6 +49,23 @@ def roots(view: ClusterView) -> Iterator[Root]:
     for broker_id, resource in sorted(view.pressures):
         if resource in _CAUSES and view.life(broker_id) is not Life.DEAD:
             yield Root(_CAUSES[resource], broker_id)
+
+
+def connects_most(view: ClusterView, broker_id: int, address: str) -> bool:
+    """Whether this is the client whose many connections the broker reports."""
+    pressure = view.pressure(broker_id, CONNECTIONS)
+    return pressure is not None and _same_host(pressure.detail.removeprefix("from "), address)
+
+
+def _same_host(one: str, other: str) -> bool:
+    """
+    >>> _same_host("0:0:0:0:0:0:0:1", "::1"), _same_host("10.0.0.7", "10.0.0.8")
+    (True, False)
+    """
+    try:
+        return ip_address(one) == ip_address(other)
+    except ValueError:
+        return one == other
 
 
 def has_no_files_left(view: ClusterView, broker_id: int) -> bool:
@@ -60,6 +84,13 @@ def why_silent(view: ClusterView, broker_id: int) -> Reason | None:
     if view.pressure(broker_id, CPU) is not None:
         return Reason(Root(causes.CPU_STARVED, broker_id), "gets too little CPU to answer in time")
     return None
+
+
+def why_late(view: ClusterView, broker_id: int) -> Reason | None:
+    """Why what it has to write is late, though it fetches."""
+    if view.pressure(broker_id, DISK) is None:
+        return None
+    return Reason(Root(causes.DISK_SLOW, broker_id), "has a slow disk")
 
 
 def why_unconnected(view: ClusterView, broker_id: int) -> Reason | None:
@@ -82,7 +113,11 @@ def summary(view: ClusterView, root: Root) -> str:
         uses = f"{pressure.used:,} of {pressure.limit:,} are open"
         return f"{who} {how} its limit of open files: {uses}{_detail(pressure)}"
     if root.cause == causes.MANY_CONNECTIONS:
-        return f"{who} holds {pressure.used:,} connections of one client{_detail(pressure)}"
+        allowed = f"max_connections_per_client is {pressure.limit:,}"
+        detail = f"{pressure.detail}; {allowed}" if pressure.detail else allowed
+        return f"{who} holds {pressure.used:,} connections of one client ({detail})"
+    if root.cause == causes.DISK_SLOW:
+        return f"the disk of {who} is slow: a sync takes {span(pressure.used)}"
     if root.cause == causes.MEMORY_SHORT:
         percent = pressure.used * 100 // max(1, pressure.limit)
         return (
@@ -98,6 +133,11 @@ def summary(view: ClusterView, root: Root) -> str:
 def evidence(view: ClusterView, root: Root) -> str:
     pressure = view.pressure(root.broker, _RESOURCES[root.cause])
     assert pressure is not None, "roots of this kind are found by it"
+    if root.cause == causes.DISK_SLOW:
+        return (
+            f"broker-{root.broker} reports: syncs of its disk have taken {span(pressure.limit)} or "
+            f"longer {since(pressure.since_ms, view.now_ms())}, of late {span(pressure.used)}"
+        )
     return (
         f"broker-{root.broker} reports: {pressure.resource} {pressure.used:,} of "
         f"{pressure.limit:,} {since(pressure.since_ms, view.now_ms())}{_detail(pressure)}"

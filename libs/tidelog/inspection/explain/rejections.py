@@ -15,6 +15,9 @@ from tidelog.wording import plural
 MANY_REJECTED = 3
 # After so long without another the client has given up.
 OVER_AFTER_MS = 30_000
+# Of fetches for records that retention has deleted, which brokers count over five minutes.
+OUTRUN = "OFFSET_OUT_OF_RANGE"
+OUTRUN_OVER_AFTER_MS = 150_000
 _NEXT_STEP = {
     "BATCH_TOO_LARGE": "Have the client send smaller records, or raise the topic's limit: tidelog "
     "topics alter-config {topic} --set max_batch_bytes=BYTES.",
@@ -33,12 +36,38 @@ def rejected(view: ClusterView) -> Iterator[Finding]:
     found: dict[tuple[str, str], list[tuple[ServiceState, RejectedRequests]]] = {}
     for state in sorted(view.observed.tellers, key=name_of):
         for told in state.broker.rejected_requests if state.broker else ():
-            if told.last_ms <= OVER_AFTER_MS:
+            over_after_ms = OUTRUN_OVER_AFTER_MS if told.reason == OUTRUN else OVER_AFTER_MS
+            if told.last_ms <= over_after_ms:
                 found.setdefault((told.topic, told.reason), []).append((state, told))
     for (topic, reason), each in sorted(found.items()):
+        if reason == OUTRUN:
+            each = [(state, told) for state, told in each if told.count >= MANY_REJECTED]
+            if each:
+                yield _outrun(topic, each)
+            continue
         count = sum(told.count for _, told in each)
         if count >= MANY_REJECTED:
             yield _finding(topic, reason, count, each)
+
+
+def _outrun(topic: str, each: list[tuple[ServiceState, RejectedRequests]]) -> Finding:
+    """The counts are those of one partition of each broker."""
+    most = max(told.count for _, told in each)
+    return Finding(
+        causes.REQUESTS_REJECTED,
+        causes.WARNING,
+        f"retention deletes records of topic {topic!r} before consumers read them: the offset of a "
+        f"fetch was deleted already {most} times in one partition within the last five minutes",
+        tuple(
+            f"{name_of(state)} has rejected {plural(told.count, 'fetch', 'fetches')} of one "
+            f'partition, the last {span(told.last_ms)} ago: "{told.message}"'
+            for state, told in each
+        ),
+        "Let more or faster consumers read the topic, or keep its records longer: tidelog topics "
+        f"alter-config {topic} --set retention_ms=MS --set retention_bytes=BYTES.",
+        topic,
+        broker=each[0][0].id if len(each) == 1 else -1,
+    )
 
 
 def _finding(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tidelog.inspection.explain import backlogs, causes, pressures
+from tidelog.inspection.explain import backlogs, causes, cut_offs, pressures
 from tidelog.inspection.explain.causes import Reason, Root
 from tidelog.inspection.explain.cluster_view import ClusterView, Life
 from tidelog.inspection.explain.words import name_of_key, span
@@ -49,8 +49,16 @@ def why_broker_does_nothing(view: ClusterView, broker_id: int) -> Reason | None:
     """What holds for all its replicas; None: it serves, or is only too busy to tell how it
     stands."""
     if view.is_starting(broker_id):
-        return Reason(Root(causes.BROKER_STARTING, broker_id), _STARTING)
+        return _why_starting(view, broker_id)
     return _why_no_answer(view, broker_id)
+
+
+def _why_starting(view: ClusterView, broker_id: int) -> Reason:
+    """The controller sends the states that it waits for to the address that it has registered."""
+    if view.answers_elsewhere(broker_id):
+        root = Root(causes.BROKER_UNREACHABLE, broker_id)
+        return Reason(root, "cannot be reached at the address that it advertises")
+    return Reason(Root(causes.BROKER_STARTING, broker_id), _STARTING)
 
 
 def _why_no_answer(view: ClusterView, broker_id: int) -> Reason | None:
@@ -106,6 +114,8 @@ def why_behind(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Rea
     failure = None if replica is None else failure_of(replica, broker_id)
     if failure is not None:
         return failure
+    if cut_offs.is_cut_off(view, broker_id):
+        return Reason(cut_offs.root_of(broker_id), "is cut off from the other brokers")
     busy = view.life(broker_id) is Life.BUSY
     state_reason = None if busy else _by_state(view, broker_id)
     if state_reason is not None:
@@ -118,6 +128,9 @@ def why_behind(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Rea
     if view.life(key.leader) is Life.BUSY:
         root = not_asked(view, key.leader).root
         return Reason(root, f"follows broker {key.leader}, which could not be asked in time")
+    if cut_offs.is_cut_off(view, key.leader):
+        root = cut_offs.root_of(key.leader)
+        return Reason(root, f"follows broker {key.leader}, which is cut off from the others")
     if view.has_unresolved_name(key.leader):
         root = Root(causes.BROKER_UNREACHABLE, key.leader)
         return Reason(root, f"follows broker {key.leader}, whose name does not resolve")
@@ -141,7 +154,7 @@ def _by_state(view: ClusterView, broker_id: int) -> Reason | None:
     if broker.state == "stopping":
         return Reason(Root(causes.BROKER_STOPPING, broker_id), "is stopping")
     if view.is_starting(broker_id):
-        return Reason(Root(causes.BROKER_STARTING, broker_id), _STARTING)
+        return _why_starting(view, broker_id)
     known = view.registry.store_answers and bool(view.registry.brokers)
     if known and broker_id not in view.registry.brokers:
         return Reason(Root(causes.BROKER_UNREGISTERED, broker_id), "lives and is not registered")
@@ -386,6 +399,10 @@ def _slow(view: ClusterView, key: PartitionKeyState, broker_id: int) -> Reason |
         evidence.append(f"{name_of_key(key)}: at this pace it has all in about {left}")
         root = Root(causes.REPLICA_CATCHING_UP, broker_id)
         return Reason(root, "is catching up", tuple(evidence))
+    late = pressures.why_late(view, broker_id) or pressures.why_late(view, key.leader)
+    if late is not None:
+        follows = "" if late.root.broker == broker_id else f"follows broker {key.leader}, which "
+        return Reason(late.root, f"{follows}{late.words}", tuple(evidence))
     return Reason(
         Root(causes.REPLICA_SLOW, broker_id), "fetches and does not catch up", tuple(evidence)
     )
@@ -439,7 +456,7 @@ def _growth(
 
 def _not_admitted(view: ClusterView, key: PartitionKeyState) -> Reason | None:
     """It has all, and the leader cannot write that into the store."""
-    if not view.store_lost(key.leader):
+    if not view.cannot_write_store(key.leader):
         return None
     return Reason(
         view.store_root(key.leader),

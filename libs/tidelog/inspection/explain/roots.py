@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from tidelog.inspection.explain import causes, disk_room, next_steps, pressures, starts
+from tidelog.inspection.explain import (
+    causes,
+    cut_offs,
+    disk_room,
+    limited_clients,
+    next_steps,
+    pressures,
+    starts,
+)
 from tidelog.inspection.explain.causes import Reason, Root, Symptom
-from tidelog.inspection.explain.cluster_view import FAULT, ClusterView
+from tidelog.inspection.explain.cluster_view import FAULT, UNFINISHED, ClusterView
 from tidelog.inspection.explain.observed import Listening, name_of
 from tidelog.inspection.explain.words import MAX_NAMED, ago, listed, since, span
 from tidelog.inspection.model import Finding, RejectedStart
@@ -22,6 +30,7 @@ _SUMMARY = {
     causes.BROKER_CANNOT_START: "broker {broker} cannot start",
     causes.BROKER_PAUSED: "broker {broker} stands still: it takes connections and answers nothing",
     causes.BROKER_UNREACHABLE: "broker {broker} cannot be reached from here",
+    causes.BROKER_CUT_OFF: "broker {broker} lives and is cut off from the other brokers",
     causes.BROKER_BUSY: "broker {broker} lives and cannot be asked in time, so that what it knows "
     "is not told here",
     causes.BROKER_UNREGISTERED: "broker {broker} lives and is not registered in the metadata store",
@@ -48,6 +57,7 @@ _NEXT_STEP = {
     causes.BROKER_UNREACHABLE: "Check the network to its advertised address, and that this "
     "address is the right one; look at its process where that is well, and ask again in some "
     "seconds.",
+    causes.BROKER_CUT_OFF: cut_offs.NEXT_STEP,
     causes.BROKER_BUSY: "Ask again, with more time (--timeout); if it stays so, look at what "
     "CPU, memory and disk broker {broker} has left.",
     causes.BROKER_UNREGISTERED: "Check that it reaches the metadata store (tidelog explain "
@@ -60,18 +70,25 @@ _NEXT_STEP = {
     causes.REPLICA_CATCHING_UP: "Nothing; it rejoins when it has caught up.",
     causes.REPLICA_CUT_OFF: "Check the network from broker {broker} to that leader's advertised "
     "address, and what lies between.",
-    causes.DISK_FULL: "Make room on its data_dir, or shorten retention_ms or retention_bytes of "
-    "large topics; it goes on by itself.",
-    causes.DISK_ERROR: "Look at the kernel's log of its machine, and replace the disk; the "
-    "replicas are copied anew.",
+    causes.DISK_FULL: "Make room on its data_dir, shorten retention_ms or retention_bytes of large "
+    "topics, or delete topics: that frees space on a full disk, too. It continues by itself.",
+    causes.DISK_ERROR: "Look at the kernel's log of its machine. Stop broker {broker}, repair the "
+    "disk and mount it writable, and start the broker: its replicas are copied from their leaders "
+    "by themselves. On a new, empty disk start it with --replace-directory{directory}.",
     **pressures.NEXT_STEP,
-    causes.REPLICA_REJECTS: "Check the disk of the leader (tidelog brokers scrub BROKER) and the "
-    "network between the two; broker {broker} asks again by itself, and is kept out of the ISR "
-    "meanwhile. If it stays so, move the replica away and back, so that it is copied from "
-    "scratch.",
+    causes.REPLICA_REJECTS: "Check the disk of its leader: tidelog brokers scrub {leaders}. Where "
+    "it is sound, check the network between the two; broker {broker} fetches again by itself, and "
+    "stays out of the ISR until then. If nothing helps, move the replica away and back, so that it "
+    "is copied from scratch.",
     causes.REPLICA_CORRUPT: "It is cut to what is sound and copied anew from its leader by "
     "itself; check the disk of that machine if this comes again.",
 }
+# Of a broker that is gone, and whose address does not even refuse a connection.
+_TO_REACH = (
+    "Its address does not react at all: check whether its machine is down or cut off from the "
+    "network. Where broker {broker} runs, it registers and rejoins by itself once it is reached; "
+    "otherwise start it."
+)
 _MILD = {
     causes.BROKER_STARTING: causes.INFO,
     causes.BROKER_STOPPING: causes.INFO,
@@ -145,7 +162,7 @@ def finding(view: ClusterView, root: Root, follows: Sequence[tuple[Symptom, Reas
         _severity(view, root, follows),
         f"{summary}: {', '.join(by_effect)}" if by_effect else summary,
         tuple(evidence),
-        _next_step(view, root, because),
+        _next_step(view, root, because, names),
         *_subject(names),
         root.broker,
         tuple(map(str, names[:MAX_NAMED])),
@@ -205,18 +222,21 @@ def _own_word(view: ClusterView, root: Root) -> RejectedStart | None:
     return view.failed_start(root.broker) if root.cause == causes.BROKER_CANNOT_START else None
 
 
+_OWN_SUMMARY: Mapping[str, Callable[[ClusterView, Root], str]] = {
+    causes.BROKER_CUT_OFF: cut_offs.summary,
+    **dict.fromkeys(pressures.NEXT_STEP, pressures.summary),
+}
+
+
 def _summary(view: ClusterView, root: Root) -> str:
-    if pressures.is_pressure(root):
-        return pressures.summary(view, root)
+    if root.cause in _OWN_SUMMARY:
+        return _OWN_SUMMARY[root.cause](view, root)
     said = _SUMMARY[root.cause].format(broker=root.broker)
     left = _own_word(view, root)
     if left is not None:
-        how = "it has crashed" if root.cause == causes.REPLICA_DEAD else "it cannot start"
-        return f"broker {root.broker} is gone: {how} ({left.reason})"
-    memory = pressures.at_death(view, root)
-    if memory is not None:
-        percent = memory.used * 100 // max(1, memory.limit)
-        return f"{said}; it used {percent} % of its memory limit when it ended"
+        return _by_own_word(view, root, left)
+    if pressures.at_death(view, root) is not None:
+        return f"{said}{_memory_at_death(view, root)}"
     if root.cause == causes.DISK_FULL and disk_room.lacks_inodes(view, root.broker):
         said = f"broker {root.broker} has no inodes left on its disk"
     if root.cause in (causes.DISK_FULL, causes.DISK_ERROR):
@@ -227,17 +247,45 @@ def _summary(view: ClusterView, root: Root) -> str:
     if root.cause == causes.BROKER_BUSY and backlog and not _answers_probe(view, root.broker):
         why = starts.taking_full_state(backlog)
         return f"broker {root.broker} gives no answer, which may be because {why}"
-    if root.cause != causes.BROKER_UNREACHABLE:
-        return said
+    return _unreachable(view, root, said) if root.cause == causes.BROKER_UNREACHABLE else said
+
+
+def _unreachable(view: ClusterView, root: Root, said: str) -> str:
     silent = view.silent_broker(root.broker)
     if _is_unresolved(view, root):
         assert silent is not None
         host = silent.address.rpartition(":")[0]
         return f"broker {root.broker} advertises a name that does not resolve here: {host}"
+    if view.answers_elsewhere(root.broker):
+        assert silent is not None
+        return f"{said} at {silent.address}, which it advertises, though it answers elsewhere"
     errs = silent is not None and silent.listening is Listening.ERRS
     if errs or view.lives_by_word_of_others(root.broker):
         return f"{said}, and lives"
+    if view.links.stands(root.broker):
+        return f"{said}; the active controller has a connection to it"
     return f"{said}, and nobody who answers can say whether it lives"
+
+
+def _memory_at_death(view: ClusterView, root: Root) -> str:
+    memory = pressures.at_death(view, root)
+    if memory is None:
+        return ""
+    percent = memory.used * 100 // max(1, memory.limit)
+    return f"; it used {percent} % of its memory limit when it ended"
+
+
+def _by_own_word(view: ClusterView, root: Root, left: RejectedStart) -> str:
+    if root.cause == causes.REPLICA_DEAD:
+        memory = _memory_at_death(view, root)
+        return f"broker {root.broker} is gone: it has crashed ({left.reason}){memory}"
+    before = span(max(0, view.now_ms() - left.at_ms))
+    if left.cause == UNFINISHED:
+        return f"broker {root.broker} is gone: its last start began {before} ago; {left.reason}"
+    said = f"({left.reason}), as it reported {before} ago"
+    if view.is_new(root.broker):
+        return f"broker {root.broker} cannot start, and has never been part of the cluster {said}"
+    return f"broker {root.broker} is gone: it cannot start {said}"
 
 
 def _answers_probe(view: ClusterView, broker_id: int) -> bool:
@@ -252,15 +300,22 @@ def _because(view: ClusterView, root: Root) -> tuple[str, ...]:
     waits = is_start or root.cause in (causes.BROKER_UNREGISTERED, causes.REPLICA_CORRUPT)
     found: list[Root] = []
     # One that starts may still wait for its first answer.
-    store_lost = view.store_lost(root.broker) or (is_start and view.everybody_lost_store())
+    store_lost = view.cannot_write_store(root.broker) or (is_start and view.everybody_lost_store())
     if waits and store_lost:
         found.append(view.store_root(root.broker))
     if is_start and view.nobody_reigns:
         found.append(Root(causes.NO_CONTROLLER))
+    if is_start and cut_offs.is_cut_off_from_controller(view, root.broker):
+        found.append(cut_offs.controller_root_of(root.broker))
+    if waits and cut_offs.is_cut_off(view, root.broker):
+        found.append(cut_offs.root_of(root.broker))
     return tuple(map(str, found))
 
 
-def _next_step(view: ClusterView, root: Root, because: Sequence[str]) -> str:
+def _next_step(
+    view: ClusterView, root: Root, because: Sequence[str], names: Sequence[TopicPartition]
+) -> str:
+    """`names`: of the partitions that suffer."""
     lacking = next_steps.of_a_new_life(
         root, store_away=view.everybody_lost_store(), has_controller=not view.nobody_reigns
     )
@@ -273,6 +328,11 @@ def _next_step(view: ClusterView, root: Root, because: Sequence[str]) -> str:
         )
     if root.cause == causes.DISK_FULL and disk_room.lacks_inodes(view, root.broker):
         return disk_room.INODES_NEXT_STEP
+    if root.cause == causes.BROKER_CANNOT_START and view.is_new(root.broker):
+        return (
+            f"Correct what its last start reported, its broker_id if {root.broker} is not meant, "
+            "and start it again."
+        )
     if _is_unresolved(view, root):
         return (
             f"Correct advertised_address of broker {root.broker}, or the DNS entry (/etc/hosts) of "
@@ -283,7 +343,20 @@ def _next_step(view: ClusterView, root: Root, because: Sequence[str]) -> str:
             f"See {' and '.join(because)}: broker {root.broker} "
             f"{starts.waits_for(view, root.broker)}, and goes on by itself."
         )
-    return _NEXT_STEP[root.cause].format(broker=root.broker)
+    registered = view.registry.brokers.get(root.broker)
+    directory = f" {registered.directory_id}" if registered and registered.directory_id else ""
+    leaders = sorted({view.keys[name].leader for name in names if name in view.keys})
+    left = _own_word(view, root)
+    is_unfinished = left is not None and left.cause == UNFINISHED
+    silent = view.silent_broker(root.broker)
+    is_unheard = silent is not None and silent.listening is Listening.SILENT
+    if root.cause == causes.REPLICA_DEAD and left is None and is_unheard:
+        return _TO_REACH.format(broker=root.broker)
+    return _NEXT_STEP[causes.REPLICA_DEAD if is_unfinished else root.cause].format(
+        broker=root.broker,
+        directory=directory,
+        leaders=" ".join(map(str, leaders)) or "BROKER",
+    )
 
 
 def _subject(names: Sequence[TopicPartition]) -> tuple[str, int]:
@@ -309,6 +382,8 @@ def _about_broker(view: ClusterView, root: Root) -> list[str]:
     evidence: list[str] = []
     if pressures.is_pressure(root):
         evidence.append(pressures.evidence(view, root))
+    if root.cause == causes.MANY_CONNECTIONS:
+        evidence += limited_clients.of_many_connections(view, broker_id)
     if pressures.at_death(view, root) is not None:
         memory = Root(causes.MEMORY_SHORT, broker_id)
         evidence.append(pressures.evidence(view, memory))
@@ -320,7 +395,7 @@ def _about_broker(view: ClusterView, root: Root) -> list[str]:
         )
     left = _own_word(view, root)
     if left is not None:
-        what = "its process ended with a fault" if left.cause == FAULT else "its last start failed"
+        what = _OWN_WORDS.get(left.cause, "its last start failed")
         where = f" on {left.host}" if left.host else ""
         evidence.append(
             f"by its own word {what}{where} {ago(left.at_ms, view.now_ms())}, with data_dir "
@@ -339,9 +414,18 @@ def _about_broker(view: ClusterView, root: Root) -> list[str]:
             evidence.append(f"it answered a follower {span(answered)} ago")
     if root.cause == causes.DISK_FULL:
         evidence += disk_room.lines(view, broker_id)
-    return evidence
+    return evidence + _links(view, root)
 
 
+def _links(view: ClusterView, root: Root) -> list[str]:
+    if root.cause == causes.BROKER_CUT_OFF:
+        return list(cut_offs.evidence(view, root.broker))
+    if root.cause == causes.BROKER_UNREACHABLE:
+        return list(view.links.evidence(root.broker))
+    return []
+
+
+_OWN_WORDS = {FAULT: "its process ended with a fault", UNFINISHED: "its last start began"}
 _ENDED = frozenset({causes.REPLICA_DEAD, causes.BROKER_STOPPED, causes.BROKER_CANNOT_START})
 _LIVES_OR_NOT = _ENDED | frozenset(
     {

@@ -63,6 +63,8 @@ def _why_away(
         said += f" at {past.address} is not registered"
     if past is not None and past.stopped_at_ms:
         return f"{said}; it was stopped {ago(past.stopped_at_ms, view.now_ms())}"
+    if past is not None and silent is not None and silent.listening is Listening.ACCEPTS:
+        return f"{said}; its registration has ended"
     if past is not None:
         return f"{said}; its last process has ended without being stopped in order"
     return said

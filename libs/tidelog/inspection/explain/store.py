@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from tidelog.inspection.explain import causes
+from tidelog.inspection.explain import causes, cut_offs
 from tidelog.inspection.explain.causes import Root
-from tidelog.inspection.explain.cluster_view import ClusterView, has_asked_store
+from tidelog.inspection.explain.cluster_view import ClusterView
+from tidelog.inspection.explain.lost_store import has_asked_store
 from tidelog.inspection.explain.observed import BROKER, name_of
 from tidelog.inspection.explain.roots import Following, effects
 from tidelog.inspection.explain.words import listed, span
@@ -23,30 +24,38 @@ QUICK_AGAIN_MS = 10_000
 
 def unreachable(view: ClusterView, following: Following) -> Iterator[Finding]:
     """One finding where nobody reaches it, one for each service where others do."""
+    if view.store_is_full:
+        yield _full(view, following)
+        return
     states = sorted(view.observed.tellers, key=name_of)
     lost = [state for state in states if state.store.unreachable_ms >= 0]
     if not lost:
         return
     others = [s for s in states if s.store.unreachable_ms < 0 and has_asked_store(s)]
     if view.everybody_lost_store():
-        evidence = [*map(_told, lost)]
+        evidence = [*map(_told, lost), *_members_lost(lost)]
         if others:
             evidence.append(f"{listed(map(name_of, others))} may not have asked it since")
         root = Root(causes.STORE_UNREACHABLE)
         evidence += effects(root, following.get(root, ()))
+        because = _cut_off(view, lost)
         yield Finding(
             causes.STORE_UNREACHABLE,
             causes.CRITICAL,
             "the metadata store does not answer: data flows with the leaders and ISRs that there "
             "are, and nothing that needs metadata happens",
             tuple(evidence),
-            "Check that etcd runs at the configured etcd_endpoints and has a quorum; all recovers "
-            "by itself when it answers.",
+            f"See {because[0]}: others may reach the store. Ask one of them, too."
+            if because
+            else "Check that etcd runs at the configured etcd_endpoints and has a quorum; all "
+            "recovers by itself when it answers.",
+            because=because,
         )
         return
     for state in lost:
         broker_id = state.id if state.role == BROKER else -1
         root = Root(causes.STORE_UNREACHABLE, broker_id)
+        because = _cut_off(view, [state])
         yield Finding(
             causes.STORE_UNREACHABLE,
             causes.CRITICAL if state.role == BROKER else causes.WARNING,
@@ -56,9 +65,53 @@ def unreachable(view: ClusterView, following: Following) -> Iterator[Finding]:
                 f"it answers {listed(map(name_of, others))}",
                 *(effects(root, following.get(root, ())) if broker_id >= 0 else ()),
             ),
-            f"Check the network from {name_of(state)} to etcd, and its etcd_endpoints.",
+            f"See {because[0]}."
+            if because
+            else f"Check the network from {name_of(state)} to etcd, and its etcd_endpoints.",
             broker=broker_id,
+            because=because,
         )
+
+
+def _cut_off(view: ClusterView, lost: Sequence[ServiceState]) -> tuple[str, ...]:
+    """What the only service that misses the store follows from, where it misses all others too."""
+    alone = len(lost) == 1 and lost[0].role == BROKER and cut_offs.is_cut_off(view, lost[0].id)
+    return (str(cut_offs.root_of(lost[0].id)),) if alone else ()
+
+
+def _full(view: ClusterView, following: Following) -> Finding:
+    root = view.lost_store_root
+    refused = [s for s in sorted(view.observed.tellers, key=name_of) if s.store.write_problem]
+    return Finding(
+        root.cause,
+        causes.CRITICAL,
+        "the metadata store is full: it answers reads and takes no writes. Data flows with the "
+        "leaders and ISRs that there are, and nothing that needs metadata happens",
+        (
+            *map(_rejected, refused),
+            *effects(root, following.get(root, ())),
+        ),
+        "Make room in etcd: compact its history with `etcdctl compact REVISION` (the revision that "
+        "`etcdctl endpoint status --write-out=json` shows), return the room with `etcdctl defrag "
+        "--cluster`, and let it write again with `etcdctl alarm disarm`. All recovers by itself "
+        "then. Where the keys themselves are too many, delete those of other programs, or raise "
+        "--quota-backend-bytes; turn on --auto-compaction-retention.",
+    )
+
+
+def _rejected(state: ServiceState) -> str:
+    since_ms = max(0, state.store.rejects_writes_ms)
+    return f'{name_of(state)} says, for {span(since_ms)}: "{state.store.write_problem}"'
+
+
+def _members_lost(lost: Sequence[ServiceState]) -> list[str]:
+    """What each member answered last, as the service says that has missed the store for longest: a
+    member that is there without the others says so."""
+    longest = max(lost, key=lambda state: state.store.unreachable_ms)
+    return [
+        f'{name_of(longest)} says of member {member.address}: "{member.problem or "no answer"}"'
+        for member in longest.store.members
+    ]
 
 
 def _told(state: ServiceState) -> str:

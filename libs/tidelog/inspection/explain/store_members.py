@@ -9,10 +9,21 @@ from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.observed import name_of
 from tidelog.inspection.explain.store import services_that_waited
 from tidelog.inspection.explain.words import listed, span
-from tidelog.inspection.model import Finding, ServiceState, StoreMember
+from tidelog.inspection.model import WITHOUT_MAJORITY, Finding, ServiceState, StoreMember
 
-# A member that is asked by several services misses an answer now and then.
-MEMBER_LOST_MIN_MS = 1_000
+# Members are asked every 2 s, and given a second; two missed answers in a row make one lost
+# (`etcd_endpoints.MIN_FAILED_ATTEMPTS`). One is missed now and then, as while etcd elects its
+# leader.
+MEMBER_LOST_MIN_MS = 3_000
+# Where one service alone misses it, two probes in a row have to fail: each may take 2 s, and they
+# are 2 s apart. A single one that was late is that service's doing as well as the member's.
+MEMBER_LOST_ALONE_MS = 4_500
+# One that answers, with an error of its own, has lost the other members: all of them do for a
+# moment, while they elect their leader.
+ITS_OWN_ERROR = "etcdserver:"
+WITHOUT_LEADER_MIN_MS = 10_000
+# Within this every service has asked each member again.
+MEMBER_SPREAD_MS = 6_000
 
 
 def unreachable(view: ClusterView) -> Iterator[Finding]:
@@ -24,12 +35,16 @@ def unreachable(view: ClusterView) -> Iterator[Finding]:
 
 
 def explain_slowness(view: ClusterView) -> bool:
-    """Whether all who had to wait for the store miss one of its members."""
+    """Whether all who had to wait for the store had no answer of a member that is lost: once is
+    enough, since that is what they waited for."""
     waited = services_that_waited(view)
     if not waited or view.everybody_lost_store():
         return False
-    missing = {name_of(state) for states in _missed(view).values() for state in states}
-    return all(name_of(state) in missing for state in waited)
+    lost = _missed(view)
+    return all(
+        any(m.address in lost and (m.problem or m.unreachable_ms >= 0) for m in state.store.members)
+        for state in waited
+    )
 
 
 def _missed(view: ClusterView) -> dict[str, list[ServiceState]]:
@@ -39,9 +54,20 @@ def _missed(view: ClusterView) -> dict[str, list[ServiceState]]:
         if state.store.unreachable_ms >= 0:
             continue  # It has a finding of its own.
         for member in state.store.members:
-            if member.unreachable_ms >= MEMBER_LOST_MIN_MS:
+            min_ms = WITHOUT_LEADER_MIN_MS if _answers(member) else MEMBER_LOST_MIN_MS
+            if member.unreachable_ms >= min_ms:
                 found.setdefault(member.address, []).append(state)
-    return found
+    return {address: missing for address, missing in found.items() if _is_lost(address, missing)}
+
+
+def _answers(member: StoreMember) -> bool:
+    """By itself, without what needs the consent of others."""
+    return ITS_OWN_ERROR in member.problem or WITHOUT_MAJORITY in member.problem
+
+
+def _is_lost(address: str, missing: Sequence[ServiceState]) -> bool:
+    lost_ms = max(_member(state, address).unreachable_ms for state in missing)
+    return len(missing) > 1 or lost_ms >= MEMBER_LOST_ALONE_MS
 
 
 def _finding(view: ClusterView, address: str, missing: Sequence[ServiceState]) -> Finding:
@@ -57,15 +83,32 @@ def _finding(view: ClusterView, address: str, missing: Sequence[ServiceState]) -
         for state in services_that_waited(view)
         if state in missing
     ]
-    if reaching:
+    is_old = max(_member(s, address).unreachable_ms for s in missing) >= MEMBER_SPREAD_MS
+    if reaching and not is_old:
+        evidence.append(f"{listed(map(name_of, reaching))} may not have asked it since")
+    if reaching and is_old:
         evidence.append(f"it answers {listed(map(name_of, reaching))}")
         who = listed(map(name_of, missing))
         summary = f"member {address} of the metadata store does not answer {who}, but others"
         next_step = f"Check the network from {who} to {address}."
-    else:
+    elif any(_answers(_member(state, address)) for state in missing):
         summary = (
-            f"member {address} of the metadata store is down or cut off; the other members answer"
+            f"member {address} of the metadata store runs and has no leader: it has lost the "
+            "majority of the members"
         )
+        next_step = (
+            "Check the etcd processes of the other members and the network between them and "
+            f"{address} (etcdctl endpoint status --cluster)."
+        )
+    else:
+        others = (
+            member.unreachable_ms < 0
+            for state in view.observed.tellers
+            for member in state.store.members
+            if member.address != address
+        )
+        summary = f"member {address} of the metadata store is down or cut off"
+        summary += "; the other members answer" if any(others) else ""
         next_step = (
             f"Check the etcd process at {address} and the network between it and the other members "
             "(etcdctl endpoint status --cluster). The store answers as long as a majority of its "

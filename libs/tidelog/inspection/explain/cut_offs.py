@@ -1,0 +1,166 @@
+"""Brokers that live and are cut off: from all others, or from the active controller alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidelog.inspection.explain import causes, pressures
+from tidelog.inspection.explain.causes import Root
+from tidelog.inspection.explain.cluster_view import ClusterView, Life
+from tidelog.inspection.explain.observed import Listening, name_of
+from tidelog.inspection.explain.words import brokers, span
+from tidelog.inspection.model import Finding
+from tidelog.wording import plural
+
+# Services that give no sign to the only one that answers, so that it is cut off and not they.
+MIN_OUT_OF_REACH = 2
+# After its process stood still a broker's connections are made again within this.
+RESUMED_WITHIN_MS = 5_000
+
+NEXT_STEP = (
+    "Check the network of the machine of broker {broker}: its interface, routes, firewall and "
+    "security rules, and what lies between it and the others; they have to reach "
+    "its advertised address. Its process needs no restart: it catches up and rejoins by itself."
+)
+
+
+def roots(view: ClusterView) -> Iterator[Root]:
+    for broker_id in sorted(view.brokers):
+        if is_cut_off(view, broker_id):
+            yield root_of(broker_id)
+
+
+def root_of(broker_id: int) -> Root:
+    return Root(causes.BROKER_CUT_OFF, broker_id)
+
+
+def is_cut_off(view: ClusterView, broker_id: int) -> bool:
+    """Whether a broker answers here, and exchanges nothing with other brokers that do. One that
+    stops, or takes no connection for want of files or CPU, is not cut off."""
+    if broker_id not in view.brokers or not _serves(view, broker_id):
+        return False
+    return view.links.is_cut_off(broker_id) or _answers_alone(view, broker_id)
+
+
+def _answers_alone(view: ClusterView, broker_id: int) -> bool:
+    """Asked from its own side of the cut, where no packet comes back from any other service."""
+    tellers = view.observed.tellers
+    if [state.id for state in tellers if state.broker is not None] != [broker_id]:
+        return False
+    away = view.observed.silent
+    unheard = view.store_lost(broker_id) or any(
+        view.links.silent_ms(broker_id, other) is not None for other in view.registry.brokers
+    )
+    return (
+        len(tellers) == 1
+        and unheard
+        and len(away) >= MIN_OUT_OF_REACH
+        and all(service.listening is Listening.SILENT for service in away)
+    )
+
+
+def _serves(view: ClusterView, broker_id: int) -> bool:
+    state = view.brokers.get(broker_id)
+    broker = state.broker if state is not None else None
+    if broker is not None and broker.state == "stopping":
+        return False
+    stood_still_ms = broker.elections.last_standstill_ms if broker and broker.elections else -1
+    if 0 <= stood_still_ms < RESUMED_WITHIN_MS:
+        return False
+    return pressures.why_silent(view, broker_id) is None
+
+
+def summary(view: ClusterView, root: Root) -> str:
+    broker_id = root.broker
+    if _answers_alone(view, broker_id):
+        return f"broker {broker_id} is cut off: it alone answers here, and reaches no other service"
+    store = " and from the metadata store" if view.store_lost(broker_id) else ""
+    return f"broker {broker_id} lives and is cut off from the other brokers{store}"
+
+
+def evidence(view: ClusterView, broker_id: int) -> Iterator[str]:
+    yield from view.links.evidence(broker_id)
+    unreached = view.links.unreached(broker_id)
+    fine = [b for b in unreached if any(view.links.work(b, other) for other in view.brokers)]
+    if fine:
+        yield f"{brokers(fine)} and others reach each other"
+    state = view.brokers[broker_id]
+    if view.store_lost(broker_id):
+        yield f"it has had no answer of the metadata store for {span(state.store.unreachable_ms)}"
+    elif state.store.last_latency_ms >= 0:
+        yield "it reaches the metadata store"
+    if _answers_alone(view, broker_id):
+        for service in view.observed.silent:
+            yield f"from here {service} {service.listening.value}"
+
+
+# The active controller and a broker.
+
+
+def is_cut_off_from_controller(view: ClusterView, broker_id: int) -> bool:
+    """Whether a broker lives that the active controller does not reach, though others do."""
+    if view.links.broken_ms(broker_id) is None or is_cut_off(view, broker_id):
+        return False
+    if view.has_unresolved_name(broker_id) or view.answers_elsewhere(broker_id):
+        return False  # Its address is wrong, which has a finding.
+    life = view.life(broker_id)
+    lives = life is Life.ANSWERS or (
+        life is Life.UNREACHABLE and view.lives_by_word_of_others(broker_id)
+    )
+    return lives and _serves(view, broker_id)
+
+
+def controller_root_of(broker_id: int) -> Root:
+    return Root(causes.CONTROLLER_CUT_OFF, broker_id)
+
+
+def why_commands_wait(view: ClusterView, broker_id: int) -> Root | None:
+    """Why commands of the active controller do not get to a broker that lives."""
+    if is_cut_off(view, broker_id):
+        return root_of(broker_id)
+    if is_cut_off_from_controller(view, broker_id):
+        return controller_root_of(broker_id)
+    return None
+
+
+def controller_cut_off(view: ClusterView) -> Iterator[Finding]:
+    """One finding for each broker, or one where the controller reaches none."""
+    cut = [b for b in view.links.disconnected if is_cut_off_from_controller(view, b)]
+    if view.active is None or not cut:
+        return
+    who = name_of(view.active)
+    if len(cut) > 1 and not view.links.connected:
+        yield Finding(
+            causes.CONTROLLER_CUT_OFF,
+            causes.CRITICAL,
+            f"{who}, the active controller, reaches none of {brokers(cut)}, which live: nothing "
+            "that it decides gets to them",
+            tuple(line for b in cut for line in _evidence(view, b)),
+            f"Check the network of the machine of {who}. Where another controller stands by, stop "
+            f"{who}: the other one takes over.",
+        )
+        return
+    for broker_id in cut:
+        address = view.registry.brokers[broker_id].address
+        yield Finding(
+            causes.CONTROLLER_CUT_OFF,
+            causes.WARNING,
+            f"{who}, the active controller, does not reach broker {broker_id}, which lives: what "
+            "it decides does not get there",
+            tuple(_evidence(view, broker_id)),
+            f"Check the network from the machine of {who} to {address}, the advertised address of "
+            f"broker {broker_id}: routes, firewall and security rules, and what lies between. The "
+            "controller connects again, and sends what waits, by itself.",
+            broker=broker_id,
+        )
+
+
+def _evidence(view: ClusterView, broker_id: int) -> Iterator[str]:
+    yield from (f"broker {broker_id}: {line}" for line in view.links.evidence(broker_id))
+    if broker_id in view.brokers:
+        yield f"broker-{broker_id} answers questions: it lives"
+    reached = view.links.connected
+    yield f"the controller reaches {brokers(reached) if reached else 'no broker'}"
+    backlog = view.backlogs.get(broker_id)
+    if backlog is not None and backlog.pending:
+        yield f"{plural(backlog.pending, 'state change')} wait for broker {broker_id}"

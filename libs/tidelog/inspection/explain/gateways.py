@@ -1,0 +1,101 @@
+"""Gateways that have announced themselves to controllers, and do so no more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidelog.inspection.explain import causes
+from tidelog.inspection.explain.cluster_view import ClusterView
+from tidelog.inspection.explain.observed import Listening, SilentGateway, name_of
+from tidelog.inspection.explain.words import clock_time, listed, span
+from tidelog.inspection.gateways import (
+    ALIVE,
+    ANNOUNCE_INTERVAL_MS,
+    GATEWAY_CUT_OFF_MS,
+    AnnouncedGateway,
+    known_gateways,
+    state_of,
+)
+from tidelog.inspection.model import Finding
+
+_EFFECT = (
+    "clients get no answers from its REST API and console; gRPC clients and `tidelog` commands do "
+    "not need it"
+)
+_EFFECT_OF_CUT = "what its REST API and console request from a controller may fail"
+_FORGOTTEN = "One that was removed for good is forgotten a day after its last announcement."
+_START = (
+    "Start it again: `make start PART=admin-api` for one of `make up`, otherwise as it was started "
+    f"before. {_FORGOTTEN}"
+)
+_WHERE_TO_LOOK = (
+    "On {host}, check whether process {pid} runs (`ps -o stat= -p {pid}`). Where it has ended: "
+    "{start}"
+)
+# What is known of it, by how its address was found, and what to do.
+_STANDS_STILL = "stands still: it takes connections and answers nothing"
+_HAS_ENDED = "has ended without being stopped in order: its address refuses connections"
+_CUT_OFF = "is cut off from the controllers, though it answers HTTP: no controller hears it"
+_OUT_OF_REACH = "is dead or cut off: its address does not react to connections"
+_NO_NAME = "is dead or cut off: its address does not resolve"
+_NOT_ASKED = "is dead, stopped or cut off: its address cannot be reached from other machines"
+_STATES = {
+    Listening.ACCEPTS: _STANDS_STILL,
+    Listening.REFUSES: _HAS_ENDED,
+    Listening.BUSY: _CUT_OFF,
+    Listening.UNRESOLVED: _NO_NAME,
+    None: _NOT_ASKED,
+}
+
+
+def silent(view: ClusterView) -> Iterator[Finding]:
+    """One for each gateway. One that answers HTTP may have lost some announcements only."""
+    alive = [g for g in known_gateways(view.observed.states) if state_of(g) == ALIVE]
+    for each in view.observed.silent_gateways:
+        answers = each.listening is Listening.BUSY
+        if not answers or each.gateway.last_heard_ms >= GATEWAY_CUT_OFF_MS:
+            yield _finding(view, each, alive)
+
+
+def _finding(view: ClusterView, each: SilentGateway, alive: list[AnnouncedGateway]) -> Finding:
+    gateway = each.gateway
+    state = _STATES.get(each.listening, _OUT_OF_REACH)
+    is_cut_off = each.listening is Listening.BUSY
+    effect = _EFFECT_OF_CUT if is_cut_off else _EFFECT
+    controllers = listed(name_of(state) for state in view.controllers)
+    evidence = [
+        f"{controllers}: the last announcement of the gateway at {gateway.address} (host "
+        f"{gateway.host}, process {gateway.pid}, release {gateway.version}, started "
+        f"{clock_time(gateway.started_at_ms)}) came {span(gateway.last_heard_ms)} ago; one is sent "
+        f"every {span(ANNOUNCE_INTERVAL_MS)}"
+    ]
+    if alive:
+        answering = listed(f"{g.address} on {g.host}" for g in alive)
+        evidence.append(f"announced lately: {answering}; clients of these are not affected")
+    since = clock_time(view.now_ms() - gateway.last_heard_ms)
+    return Finding(
+        causes.GATEWAY_SILENT,
+        causes.WARNING,
+        f"the gateway at {gateway.address} on {gateway.host} {state}; silent since {since} "
+        f"({span(gateway.last_heard_ms)}); {effect}",
+        tuple(evidence),
+        _next_step(each),
+    )
+
+
+def _next_step(each: SilentGateway) -> str:
+    host, pid = each.gateway.host, each.gateway.pid
+    if each.listening is Listening.ACCEPTS:
+        return (
+            f"On {host}, look at process {pid}: is it stopped (`ps -o stat= -p {pid}` says T; "
+            f"`kill -CONT {pid}` lets it continue), or starved of CPU or memory? Otherwise end it "
+            "and start it again."
+        )
+    if each.listening is Listening.REFUSES:
+        return f"{_START} Its log says why it ended."
+    if each.listening is Listening.BUSY:
+        return f"Check the network from {host} to the addresses of the controllers."
+    look = _WHERE_TO_LOOK.format(host=host, pid=pid, start=_START)
+    if each.listening is None:
+        return look
+    return f"Check the machine {host} and the network to it. {look}"

@@ -1,0 +1,42 @@
+"""Damage on a disk that was found and repaired: nothing is lost, and the disk may fail again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidelog.inspection.explain import causes
+from tidelog.inspection.explain.cluster_view import ClusterView
+from tidelog.inspection.explain.words import MAX_NAMED, ago
+from tidelog.inspection.model import Finding, RepairedDamage
+from tidelog.wording import plural
+
+
+def repaired(view: ClusterView) -> Iterator[Finding]:
+    """One finding for each broker."""
+    for broker_id, state in sorted(view.brokers.items()):
+        broker = state.broker
+        if broker is None or not broker.repaired_damage:
+            continue
+        damages = sorted(broker.repaired_damage, key=lambda d: -d.repaired_at_ms)
+        names = [f"{damage.topic}/{damage.partition}" for damage in damages]
+        yield Finding(
+            causes.DAMAGE_REPAIRED,
+            causes.INFO,
+            f"broker {broker_id} found {plural(len(names), 'damaged replica')} on its disk within "
+            "the last hour and has repaired what it found",
+            tuple(_line(broker_id, damage, state.now_ms) for damage in damages[:MAX_NAMED]),
+            f"Nothing is lost. Check the disk of broker {broker_id} (smartctl -a, the kernel's "
+            f"log), and the rest of its data (tidelog brokers scrub {broker_id}); replace the disk "
+            "if this comes again.",
+            broker=broker_id,
+            partitions=tuple(names[:MAX_NAMED]),
+            partition_count=len(names),
+        )
+
+
+def _line(broker_id: int, damage: RepairedDamage, now_ms: int) -> str:
+    return (
+        f"{damage.topic}/{damage.partition}: broker-{broker_id} found damage "
+        f'{ago(damage.found_at_ms, now_ms)}: "{damage.reason}"; it had repaired its replica '
+        f"{ago(damage.repaired_at_ms, now_ms)}"
+    )
