@@ -21,6 +21,8 @@ NO_SEQUENCE = -1
 # The codec of a batch whose records were damaged on the last disk that held them. Its `records`
 # are the damaged bytes, or a part of them: followers copy it, consumers are never sent it.
 DAMAGED_CODEC = 255
+# When a batch was appended whose header is lost.
+UNKNOWN_MS = 0
 # A RecordBatch with one record that has neither key nor value: value_lengths = [-1].
 _FENCE_RECORDS = b"\x22\x01\x01"
 

@@ -6,12 +6,13 @@ any object is made; only then are lengths, times and headers parsed, as far as t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
 from tidelog.errors import TidelogError
-from tidelog.record_limits import invalid_batch
+from tidelog.record_limits import MAX_READ_HEADERS, invalid_batch
 from tidelog.v1 import record_batch_pb2
 from tidelog.wire_fields import (
     BYTES,
@@ -59,20 +60,38 @@ class Span(NamedTuple):
 
 class Layout(NamedTuple):
     """`columns`: packed entries by field number, in pieces that follow each other. `headers`: runs
-    of header fields with their tags, each of at most RUN_HEADERS."""
+    of header fields with their tags, each of at most RUN_HEADERS; `header_count`: of all runs."""
 
     keys: Span
     values: Span
     columns: dict[int, list[Span]]
     headers: list[Span]
+    header_count: int = 0
 
     def column_bytes(self, number: int) -> int:
         return sum(piece.size for piece in self.columns.get(number, ()))
 
 
-def find_layout(plain: Plain, max_headers: int | None = None) -> Layout:
+def too_many_to_append(max_headers: int) -> TidelogError:
+    return invalid_batch(
+        f"the batch has more than {max_headers} headers (max_batch_headers): send several batches"
+    )
+
+
+def too_many_to_read(max_headers: int) -> TidelogError:
+    hint = ""
+    if max_headers < MAX_READ_HEADERS:
+        hint = f": record_slices opens one of up to {MAX_READ_HEADERS}"
+    return invalid_batch(f"the batch has more than {max_headers} headers{hint}")
+
+
+def find_layout(
+    plain: Plain,
+    max_headers: int | None = None,
+    too_many: Callable[[int], Exception] = too_many_to_append,
+) -> Layout:
     """Of a message that is not compressed any more. Raises `TidelogError` (INVALID_BATCH) for what
-    is no message, and for more than `max_headers`, as soon as they are found."""
+    is no message, and `too_many` for more than `max_headers`, as soon as they are found."""
     layout = Layout(Span(0, 0), Span(0, 0), {}, [])
     headers = others = position = 0
     try:
@@ -83,7 +102,7 @@ def find_layout(plain: Plain, max_headers: int | None = None) -> Layout:
                 layout.headers.append(Span(position, run.end))
                 position = run.end
                 if max_headers is not None and headers > max_headers:
-                    raise too_many_headers(max_headers)
+                    raise too_many(max_headers)
                 continue
             field = next(walk_fields(plain, position))
             position = field.end
@@ -96,7 +115,7 @@ def find_layout(plain: Plain, max_headers: int | None = None) -> Layout:
             layout = _with_field(layout, field)
     except MalformedMessageError as error:
         raise not_a_batch(len(plain), str(error)) from None
-    return layout
+    return layout._replace(header_count=headers)
 
 
 def _with_field(layout: Layout, field: WireField) -> Layout:
@@ -120,12 +139,6 @@ def _check_header(plain: Plain, start: int, end: int) -> None:
                 f"a header holds more than {_MAX_HEADER_FIELDS} fields; it has a record_index, a "
                 "key and a value"
             )
-
-
-def too_many_headers(max_headers: int) -> TidelogError:
-    return invalid_batch(
-        f"the batch has more than {max_headers} headers (max_batch_headers): send several batches"
-    )
 
 
 def check_column_sizes(layout: Layout, record_count: int) -> None:
@@ -156,7 +169,7 @@ def parse_columns(
 ) -> record_batch_pb2.RecordBatch:
     """Lengths, times and headers; keys and values stay where they are. Raises `TidelogError`
     (INVALID_BATCH)."""
-    parts: list[bytes | bytearray] = []
+    parts: list[Plain] = []
     for number, pieces in layout.columns.items():
         size = sum(piece.size for piece in pieces)
         parts += [bytes([number << 3 | BYTES]), encode_varint(size)]

@@ -6,6 +6,7 @@ held. Logs may hold batches that were written before `record_limits` applied.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -14,14 +15,20 @@ from tidelog import batch_layout
 from tidelog.batch_layout import Layout, Span
 from tidelog.column_checks import check_ascending, check_lengths, keys_without_lengths
 from tidelog.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, Plain, stated_size
+from tidelog.copies import copied
+from tidelog.errors import TidelogError
 from tidelog.model import Batch, BatchHeader, Codec
 from tidelog.record_batch import (
     JoinedColumns,
-    decode_joined,
+    decode_plain,
     decompressed,
-    headers_by_record,
 )
-from tidelog.record_limits import invalid_batch
+from tidelog.record_limits import (
+    MAX_READ_HEADERS,
+    MAX_READ_HEADERS_PER_RECORD,
+    RECORD_LIMITS,
+    invalid_batch,
+)
 from tidelog.v1 import record_batch_pb2
 
 # Records of a slice. Python makes objects of them in about ten milliseconds.
@@ -29,10 +36,24 @@ SLICE_RECORDS = 16_384
 # A batch that takes more than this to open is opened off the event loop.
 CHEAP_RECORDS = 4_096
 CHEAP_BYTES = 256 << 10
+# So many headers are made on an event loop: a few milliseconds, for each is some objects.
+CHEAP_HEADERS = 4_096
+# A header costs a few times as much as a record: a slice has as many fewer.
+_RECORDS_PER_HEADER = 2
+# A message of so many has few: they need not be counted.
+_FEW_HEADERS_BYTES = 8 << 10
+# How often its compressed bytes a batch is taken to hold whose frame does not say.
+UNSTATED_EXPANSION = 4
 # Bytes of packed entries that are parsed at once.
 _CHUNK_BYTES = 16 << 10
+# The tag, a size and the index of a record, which those of the first record do without.
+_LEAST_HEADER_BYTES = 4
 
 _Pb = record_batch_pb2.RecordBatch
+
+
+class CostlyBatchError(Exception):
+    """The batch has more headers than are made on an event loop: it is to be opened off it."""
 
 
 class BatchSlice(NamedTuple):
@@ -43,15 +64,26 @@ class BatchSlice(NamedTuple):
 
 
 def is_costly_to_open(batch: Batch) -> bool:
-    """Whether opening it may hold an event loop for more than a few milliseconds."""
+    """Whether opening it may hold an event loop for more than a few milliseconds, its headers
+    apart: how many it has is known once it is decompressed (`CostlyBatchError`)."""
     header = batch.header
     if header.record_count > CHEAP_RECORDS or len(batch.records) > CHEAP_BYTES:
         return True
     if header.codec == Codec.NONE:
         return False
-    # Not stated, or not true: every codec expands a thousand times at the most but zstd.
+    # Where that is too little, decompression ends there.
     stated = stated_size(header.codec, batch.records)
     return stated is None or stated > CHEAP_BYTES
+
+
+def decoded_size(batch: Batch) -> int:
+    """Bytes that it holds once decompressed, as its frame states: nothing makes that true, but no
+    reader holds more of one batch than DEFAULT_MAX_DECOMPRESSED_BYTES."""
+    size = len(batch.records)
+    stated = stated_size(batch.header.codec, batch.records)
+    if stated is None:
+        stated = size * UNSTATED_EXPANSION
+    return max(min(stated, DEFAULT_MAX_DECOMPRESSED_BYTES), size)
 
 
 def decode_slices(
@@ -60,17 +92,45 @@ def decode_slices(
     max_records: int = SLICE_RECORDS,
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
     with_headers: bool = True,
+    cheap_only: bool = False,
 ) -> Iterator[BatchSlice]:
-    """The batch's records in order, at most `max_records` at a time; headers count from the slice's
-    first record. Raises `TidelogError` (INVALID_BATCH), perhaps after some slices."""
-    if batch.header.record_count <= max_records:
-        joined = decode_joined(
-            batch, max_decompressed_bytes=max_decompressed_bytes, with_headers=with_headers
-        )
-        return iter((BatchSlice(0, joined),))
+    """The batch's records in order, at most `max_records` at a time, and fewer where they have many
+    headers, which count from the slice's first record. Raises `TidelogError` (INVALID_BATCH),
+    perhaps after some slices; at once, where it may be `cheap_only`, `CostlyBatchError`."""
     plain = decompressed(batch, max_decompressed_bytes)
-    layout = batch_layout.find_layout(plain)
+    layout = None
+    if with_headers and len(plain) > _FEW_HEADERS_BYTES:
+        if cheap_only:
+            layout = batch_layout.find_layout(plain, CHEAP_HEADERS, CostlyBatchError)
+        else:
+            layout = _layout_to_read(plain)
+        if layout.header_count <= RECORD_LIMITS.max_batch_headers:
+            layout = None
+    if batch.header.record_count <= max_records and layout is None:
+        joined = decode_plain(plain, batch.header, with_headers=with_headers)
+        return iter((BatchSlice(0, joined),))
+    if layout is None:
+        layout = _layout_to_read(plain) if with_headers else batch_layout.find_layout(plain)
     return _slices(plain, layout, batch.header, max_records, with_headers)
+
+
+def possible_headers(batch: Batch, limit: int) -> int:
+    """At least as many as it has, without decompressing it; half of them where all are empty and of
+    its first record; of more than `limit` only that they are."""
+    size = decoded_size(batch)
+    if batch.header.codec != Codec.NONE or size <= _FEW_HEADERS_BYTES:
+        return size // _LEAST_HEADER_BYTES
+    try:
+        return batch_layout.find_layout(batch.records, limit, CostlyBatchError).header_count
+    except CostlyBatchError:
+        return limit + 1
+    except TidelogError:
+        # What is no message is rejected before its headers are read.
+        return 0
+
+
+def _layout_to_read(plain: Plain) -> Layout:
+    return batch_layout.find_layout(plain, MAX_READ_HEADERS, batch_layout.too_many_to_read)
 
 
 def _slices(
@@ -84,8 +144,11 @@ def _slices(
     if keys.is_empty and layout.keys.size:
         raise keys_without_lengths(layout.keys.size)
     has_keys, has_deltas = not keys.is_empty, not deltas.is_empty
-    for first in range(0, count, max_records):
-        size = min(max_records, count - first)
+    first = 0
+    while first < count:
+        end = min(first + max_records, count)
+        of_slice = headers.take(first, end, max(max_records // _RECORDS_PER_HEADER, 1))
+        size = of_slice.end - first
         value_data, value_lengths = values.take(size)
         key_data, key_lengths = keys.take(size) if has_keys else (b"", [])
         joined = JoinedColumns(
@@ -94,9 +157,10 @@ def _slices(
             key_data,
             key_lengths,
             deltas.take(size) if has_deltas else [],
-            headers_by_record(headers.take(first, first + size)),
+            of_slice.headers,
         )
         yield BatchSlice(first, joined)
+        first += size
 
 
 class _Entries:
@@ -157,7 +221,7 @@ class _Contents:
     def take(self, count: int) -> tuple[bytes, list[int]]:
         lengths = self._lengths.take(count)
         size = sum(length for length in lengths if length > 0)
-        data = bytes(self._plain[self._position : min(self._position + size, self._end)])
+        data = copied(self._plain, self._position, min(self._position + size, self._end))
         check_lengths(self._column, lengths, len(data))
         self._position += size
         return data, lengths
@@ -168,25 +232,54 @@ class _Headers:
 
     def __init__(self, plain: Plain, runs: Sequence[Span], record_count: int) -> None:
         self._plain = plain
-        self._runs = runs
-        self._next = 0
+        self._runs = deque(runs)
         self._count = record_count
-        self._ready: deque[record_batch_pb2.RecordHeader] = deque()
+        # Parsed, and not taken; `_indexes` of their records.
+        self._ready: list[record_batch_pb2.RecordHeader] = []
+        self._indexes: list[int] = []
 
-    def take(self, first: int, end: int) -> list[record_batch_pb2.RecordHeader]:
-        """Of the records `first` to `end` (exclusive), counted from `first`."""
-        taken: list[record_batch_pb2.RecordHeader] = []
-        while self._fill() and self._ready[0].record_index < end:
-            taken.append(self._ready.popleft())
-        check_ascending([item.record_index for item in taken], first, self._count)
-        for item in taken:
-            item.record_index -= first
+    def take(self, first: int, end: int, max_headers: int) -> _TakenHeaders:
+        """Of the records `first` to `end` (exclusive), or to an earlier one behind which they would
+        have more than `max_headers`; of the first record all. Raises INVALID_BATCH."""
+        while len(self._ready) <= max_headers and self._parse_run():
+            pass
+        taken = bisect_left(self._indexes, end)
+        if taken > max_headers:
+            end = max(self._indexes[max_headers], first + 1)
+            taken = self._end_of(end)
+        indexes, items = self._indexes[:taken], self._ready[:taken]
+        del self._indexes[:taken], self._ready[:taken]
+        check_ascending(indexes, first, self._count)
+        found: dict[int, list[tuple[str, bytes]]] = {}
+        for index, item in zip(indexes, items, strict=True):
+            found.setdefault(index - first, []).append((item.key, item.value))
+        return _TakenHeaders({index: tuple(of_one) for index, of_one in found.items()}, end)
+
+    def _end_of(self, end: int) -> int:
+        """How many are of records before `end`, of which one may have as many as it may."""
+        while (taken := bisect_left(self._indexes, end)) == len(self._indexes):
+            if taken > MAX_READ_HEADERS_PER_RECORD or not self._parse_run():
+                break
+        if taken > MAX_READ_HEADERS_PER_RECORD:
+            raise invalid_batch(
+                f"record {end - 1} of the batch has more than {MAX_READ_HEADERS_PER_RECORD} "
+                "headers, which no reader opens"
+            )
         return taken
 
-    def _fill(self) -> bool:
-        if not self._ready and self._next < len(self._runs):
-            start, end = self._runs[self._next]
-            self._next += 1
-            message = batch_layout.parse(bytes(self._plain[start:end]), len(self._plain))
-            self._ready.extend(message.headers)
-        return bool(self._ready)
+    def _parse_run(self) -> bool:
+        """False: there is none left."""
+        if not self._runs:
+            return False
+        start, end = self._runs.popleft()
+        message = batch_layout.parse(bytes(self._plain[start:end]), len(self._plain))
+        self._ready += message.headers
+        self._indexes += [item.record_index for item in message.headers]
+        return True
+
+
+class _TakenHeaders(NamedTuple):
+    """Of records before `end`, counted from the first of them."""
+
+    headers: dict[int, tuple[tuple[str, bytes], ...]]
+    end: int

@@ -12,6 +12,16 @@ from tidelog.errors import ErrorCode, TidelogError
 
 # Addresses that are remembered for having reached a limit.
 MAX_REMEMBERED = 100
+# Of gateways: by client address, then of all clients together. Each is a setting of that name, but
+# for the number of all connections and the bytes of all bodies that are being received.
+GATEWAY_CLIENT_LIMITS = ("max_requests_per_client", "max_connections_per_client")
+GATEWAY_TOTAL_LIMITS = (
+    "max_concurrent_requests",
+    "max_concurrent_streams",
+    "connections",
+    "body_bytes",
+)
+GATEWAY_LIMITS = (*GATEWAY_CLIENT_LIMITS, *GATEWAY_TOTAL_LIMITS)
 # An address has left a limit when nothing of it was rejected for so long.
 OVER_AFTER_MS = 60_000
 # Requests beyond the limits that only describe the service: at a limit it still has to say so.
@@ -22,13 +32,25 @@ class CallerLimits(NamedTuple):
     """Of requests that are being answered, long polls among them.
 
     - `max_client_requests`: of all client addresses together.
-    - `max_requests_per_client`, `max_connections_per_client`: of one address. A connection counts
-      while it carries a request; idle ones are closed after a while.
+    - `max_requests_per_client`: of one address.
+    - `max_connections_per_client`: of one address. A request on one more is rejected, and where
+      idle ones exceed it, those are closed (`tidelog_runtime.pressure.idle_connections`).
     """
 
     max_client_requests: int = 3_584
     max_requests_per_client: int = 2_048
     max_connections_per_client: int = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class LimitedClient:
+    """A client at a limit, as a service describes it; `inspect.proto` documents each field."""
+
+    address: str
+    limit: str
+    value: int
+    rejected: int
+    last_ms: int
 
 
 @dataclass(slots=True)
@@ -75,6 +97,13 @@ class ReachedLimits:
         """The one that was rejected last first."""
         return [each for each in reversed(self._reached.values()) if not _is_over(each, now_ms)]
 
+    def described(self, now_ms: int) -> list[LimitedClient]:
+        """Likewise."""
+        return [
+            LimitedClient(r.address, r.limit, r.value, r.requests, now_ms - r.last_ms)
+            for r in self.now(now_ms)
+        ]
+
 
 class Callers:
     """Those who have requests now. `begin`, then `end` in any case. `on_reached`: as
@@ -87,6 +116,8 @@ class Callers:
         self.requests = 0
         self.rejected: Counter[str] = Counter()
         self._callers: dict[str, _Caller] = {}
+        # Requests of brokers and controllers, by connection.
+        self._internal: Counter[str] = Counter()
         self._reached = ReachedLimits(on_reached)
 
     def begin(self, peer: str, now_ms: int, reserved: int = 0) -> None:
@@ -116,9 +147,31 @@ class Callers:
         if not caller.requests:
             del self._callers[address]
 
+    def begin_internal(self, peer: str) -> None:
+        """A request of a broker or controller, which has no limit."""
+        self._internal[peer] += 1
+
+    def end_internal(self, peer: str) -> None:
+        self._internal[peer] -= 1
+        if not self._internal[peer]:
+            del self._internal[peer]
+
+    def is_busy(self, peer: str) -> bool:
+        """Whether the connection carries a request."""
+        caller = self._callers.get(address_of(peer))
+        return peer in self._internal or (caller is not None and peer in caller.connections)
+
+    def closed(self, address: str, now_ms: int) -> None:
+        """An idle connection of the address, which had more than it may."""
+        self._count_rejection(address, "max_connections_per_client", now_ms)
+
     def reached(self, now_ms: int) -> list[LimitReached]:
         """Limits that addresses are at now, the one that was rejected last first."""
         return self._reached.now(now_ms)
+
+    def limited(self, now_ms: int) -> list[LimitedClient]:
+        """The same, as the service describes itself."""
+        return self._reached.described(now_ms)
 
     @property
     def most(self) -> tuple[int, int]:
@@ -141,10 +194,15 @@ class Callers:
             return "max_connections_per_client"
         return None
 
-    def _reject(self, address: str, limit: str, now_ms: int) -> TidelogError:
+    def _count_rejection(self, address: str, limit: str, now_ms: int) -> int:
+        """What the limit allows."""
         self.rejected[limit] += 1
         value: int = getattr(self.limits, limit)
         self._reached.rejected(address, limit, value, now_ms)
+        return value
+
+    def _reject(self, address: str, limit: str, now_ms: int) -> TidelogError:
+        value = self._count_rejection(address, limit, now_ms)
         of_whom = "all clients together" if limit == "max_client_requests" else f"client {address}"
         what = "connections" if "connections" in limit else "requests"
         return TidelogError(

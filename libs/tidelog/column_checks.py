@@ -76,5 +76,15 @@ def check_timestamps(deltas: list[int], header: BatchHeader) -> None:
         )
 
 
+def check_earliest(deltas: list[int], header: BatchHeader) -> None:
+    """For what is to be appended: readers may find earlier ones."""
+    earliest_ms = header.base_timestamp_ms + min(deltas, default=0)
+    if earliest_ms < 0:
+        raise invalid(
+            f"a record has timestamp {earliest_ms}; timestamps are milliseconds since 1970 (UTC), "
+            "and at least 0"
+        )
+
+
 def invalid(message: str) -> TidelogError:
     return TidelogError(ErrorCode.INVALID_BATCH, message)

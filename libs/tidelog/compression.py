@@ -8,6 +8,7 @@ about itself.
 from __future__ import annotations
 
 import zlib
+from typing import NamedTuple
 
 import lz4.frame
 import zstandard
@@ -62,11 +63,12 @@ def decompress(codec: Codec, data: bytes, *, max_bytes: int) -> Plain:
         if len(data) > max_bytes:
             raise _too_large(max_bytes)
         return data
-    if codec is Codec.LZ4:
-        return _decompress_lz4(data, max_bytes)
     if codec is Codec.ZSTD:
         return _decompress_zstd(data, max_bytes)
-    return _decompress_gzip(data, max_bytes)
+    # A frame that understates its size ends where that is exceeded: what was taken to be cheap to
+    # open is.
+    bound = _Bound(codec, max_bytes, stated_size(codec, data))
+    return _decompress_lz4(data, bound) if codec is Codec.LZ4 else _decompress_gzip(data, bound)
 
 
 def stated_size(codec: int, data: bytes) -> int | None:
@@ -87,7 +89,24 @@ def stated_size(codec: int, data: bytes) -> int | None:
     return int.from_bytes(data[-4:], "little") if len(data) > 4 else None
 
 
-def _decompress_gzip(data: bytes, max_bytes: int) -> Plain:
+class _Bound(NamedTuple):
+    """`stated`: bytes that the frame says it holds; None: it does not say."""
+
+    codec: Codec
+    max_bytes: int
+    stated: int | None
+
+    def check(self, size: int) -> None:
+        if size > self.max_bytes:
+            raise _too_large(self.max_bytes)
+        if self.stated is not None and size > self.stated:
+            why = f"it says that it holds {self.stated} bytes, and holds more"
+            if self.codec is Codec.GZIP:
+                why += ", or it is cut short, or other bytes follow its end"
+            raise _not_one_frame(self.codec, why)
+
+
+def _decompress_gzip(data: bytes, bound: _Bound) -> Plain:
     decompressor = zlib.decompressobj(_GZIP_WBITS)
     plain = bytearray()
     rest, position = b"", 0
@@ -100,7 +119,7 @@ def _decompress_gzip(data: bytes, max_bytes: int) -> Plain:
             if not rest and not piece:
                 raise _not_one_frame(Codec.GZIP, "it is cut short")
             rest = decompressor.unconsumed_tail
-            _extend(plain, piece, max_bytes)
+            _extend(plain, piece, bound)
     except zlib.error as error:
         raise _not_one_frame(Codec.GZIP, str(error)) from None
     if decompressor.unused_data or position < len(data):
@@ -108,7 +127,7 @@ def _decompress_gzip(data: bytes, max_bytes: int) -> Plain:
     return _handy(plain)
 
 
-def _decompress_lz4(data: bytes, max_bytes: int) -> Plain:
+def _decompress_lz4(data: bytes, bound: _Bound) -> Plain:
     decompressor = lz4.frame.LZ4FrameDecompressor()
     plain = bytearray()
     position = 0
@@ -120,7 +139,7 @@ def _decompress_lz4(data: bytes, max_bytes: int) -> Plain:
                 position += len(fed)
                 if not fed:
                     raise _not_one_frame(Codec.LZ4, "it is cut short")
-            _extend(plain, decompressor.decompress(fed, max_length=_PIECE_BYTES), max_bytes)
+            _extend(plain, decompressor.decompress(fed, max_length=_PIECE_BYTES), bound)
     except RuntimeError as error:
         raise _not_one_frame(Codec.LZ4, str(error)) from None
     if decompressor.unused_data or position < len(data):
@@ -128,10 +147,9 @@ def _decompress_lz4(data: bytes, max_bytes: int) -> Plain:
     return _handy(plain)
 
 
-def _extend(plain: bytearray, piece: bytes, max_bytes: int) -> None:
+def _extend(plain: bytearray, piece: bytes, bound: _Bound) -> None:
     plain += piece
-    if len(plain) > max_bytes:
-        raise _too_large(max_bytes)
+    bound.check(len(plain))
 
 
 def _handy(plain: bytearray) -> Plain:

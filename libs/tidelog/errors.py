@@ -323,7 +323,7 @@ class UnknownBrokerError(TidelogError, code=ErrorCode.UNKNOWN_BROKER):
 
 
 class NotEnoughBrokersError(TidelogError, code=ErrorCode.NOT_ENOUGH_BROKERS):
-    """The request would leave too few brokers for a topic."""
+    """The request would leave too few brokers for a topic, or give a broker too many replicas."""
 
 
 class NotConfirmedError(TidelogError, code=ErrorCode.NOT_CONFIRMED):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, repeat
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from tidelog.column_checks import (
     NULL_LENGTH,
     check_ascending,
     check_count,
+    check_earliest,
     check_lengths,
     check_timestamps,
     invalid,
@@ -32,9 +33,11 @@ from tidelog.compression import (
     compress,
     decompress,
 )
+from tidelog.copies import LARGE_BYTES, copied
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_EPOCH, NO_PRODUCER_ID, Batch, BatchHeader, Codec, Record
 from tidelog.record_limits import (
+    MAX_READ_HEADERS_AT_ONCE,
     RECORD_LIMITS,
     RecordLimits,
     check_header_count,
@@ -190,7 +193,8 @@ def decode_timestamps(
     batch: Batch, *, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
 ) -> Sequence[int]:
     """The records' timestamps alone, in order. Raises as `decode` does."""
-    message = _open(batch, max_decompressed_bytes, with_headers=False).message
+    plain = decompressed(batch, max_decompressed_bytes)
+    message = _open(plain, batch.header, with_headers=False).message
     deltas = message.timestamp_deltas_ms[:]
     check_timestamps(deltas, batch.header)
     base_ms = batch.header.base_timestamp_ms
@@ -241,12 +245,24 @@ def decode_joined(
 ) -> JoinedColumns:
     """As `decode`, for callers that make no object of each record. Headers that are left out cost
     no object."""
-    opened = _open(batch, max_decompressed_bytes, with_headers=with_headers)
+    plain = decompressed(batch, max_decompressed_bytes)
+    return decode_plain(plain, batch.header, with_headers=with_headers)
+
+
+def decode_plain(plain: Plain, header: BatchHeader, *, with_headers: bool = True) -> JoinedColumns:
+    """As `decode_joined`, of a message that is not compressed any more."""
+    opened = _open(
+        plain,
+        header,
+        with_headers=with_headers,
+        max_headers=MAX_READ_HEADERS_AT_ONCE if with_headers else None,
+        too_many=batch_layout.too_many_to_read,
+    )
     message = opened.message
-    columns = _check_columns(opened, batch.header)
+    columns = _check_columns(opened, header)
     headers: dict[int, tuple[tuple[str, bytes], ...]] = {}
     if with_headers and message.headers:
-        _check_header_indexes(message, batch.header.record_count)
+        _check_header_indexes(message, header.record_count)
         headers = headers_by_record(message.headers)
     return JoinedColumns(opened.values(), columns.values, opened.keys(), *columns[1:], headers)
 
@@ -307,8 +323,10 @@ def check(
             f"the header says CRC32C {header.crc32c:#010x}, the bytes have {computed:#010x}; "
             "send the batch again, or compute it as record_batch.proto says",
         )
-    opened = _open(batch, max_decompressed_bytes, max_headers=limits.max_batch_headers)
+    plain = decompressed(batch, max_decompressed_bytes)
+    opened = _open(plain, header, max_headers=limits.max_batch_headers)
     columns = _check_columns(opened, header)
+    check_earliest(columns.timestamp_deltas_ms, header)
     check_key_size(max(columns.keys, default=0), limits)
     if opened.message.headers:
         _check_headers(opened.message, header.record_count, limits)
@@ -331,12 +349,12 @@ class _Opened(NamedTuple):
     def keys(self) -> bytes:
         if self.layout is None:
             return self.message.keys
-        return bytes(self.plain[self.layout.keys.start : self.layout.keys.end])
+        return copied(self.plain, *self.layout.keys)
 
     def values(self) -> bytes:
         if self.layout is None:
             return self.message.values
-        return bytes(self.plain[self.layout.values.start : self.layout.values.end])
+        return copied(self.plain, *self.layout.values)
 
     def sizes(self) -> tuple[int, int]:
         """Bytes of keys and of values."""
@@ -346,22 +364,22 @@ class _Opened(NamedTuple):
 
 
 def _open(
-    batch: Batch,
-    max_decompressed_bytes: int,
+    plain: Plain,
+    header: BatchHeader,
     *,
     with_headers: bool = True,
     max_headers: int | None = None,
+    too_many: Callable[[int], Exception] = batch_layout.too_many_to_append,
 ) -> _Opened:
     """What a small message costs to parse is bounded by its bytes. Of a large one the layout comes
     first: it is parsed once it is known to hold no more entries than its header says."""
-    plain = decompressed(batch, max_decompressed_bytes)
     if len(plain) <= _SMALL_BYTES:
         message = batch_layout.parse(bytes(plain), len(plain))
         if max_headers is not None and len(message.headers) > max_headers:
-            raise batch_layout.too_many_headers(max_headers)
+            raise too_many(max_headers)
         return _Opened(plain, message, None)
-    layout = batch_layout.find_layout(plain, max_headers)
-    batch_layout.check_column_sizes(layout, batch.header.record_count)
+    layout = batch_layout.find_layout(plain, max_headers, too_many)
+    batch_layout.check_column_sizes(layout, header.record_count)
     message = batch_layout.parse_columns(plain, layout, with_headers=with_headers)
     return _Opened(plain, message, layout)
 
@@ -431,11 +449,12 @@ def _only_bytes(column: Sequence[object], name: str) -> None:
 
 
 def _cut(data: bytes, lengths: list[int]) -> list[bytes | None]:
-    if NULL_LENGTH not in lengths:
+    if NULL_LENGTH not in lengths and len(data) <= LARGE_BYTES:
+        # One call, during which no other thread runs.
         return list(map(io.BytesIO(data).read, lengths))
     sizes = [max(length, 0) for length in lengths]
     return [
-        None if length == NULL_LENGTH else data[end - length : end]
+        None if length == NULL_LENGTH else copied(data, end - length, end)
         for length, end in zip(lengths, accumulate(sizes), strict=True)
     ]
 

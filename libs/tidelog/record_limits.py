@@ -38,6 +38,12 @@ class RecordLimits:
 
 RECORD_LIMITS = RecordLimits()
 
+# What readers open, who may find batches from before these limits, or from another writer: headers
+# of a batch, of one that is opened at once and not in slices, and of one record.
+MAX_READ_HEADERS = 4_000_000
+MAX_READ_HEADERS_AT_ONCE = 1_000_000
+MAX_READ_HEADERS_PER_RECORD = 100_000
+
 
 def check_key_size(size_bytes: int, limits: RecordLimits = RECORD_LIMITS) -> None:
     """Raises `TidelogError` (INVALID_BATCH)."""

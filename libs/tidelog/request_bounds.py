@@ -43,6 +43,13 @@ MAX_TEXT_BYTES = 4_096
 # among themselves, which hold the states of all their partitions; of all others.
 MAX_PRODUCE_REQUEST_BYTES = 20 << 20
 MAX_INTERNAL_REQUEST_BYTES = 32 << 20
+# Replicas that one broker may hold, which the controller keeps to as it places and moves them.
+MAX_REPLICAS_PER_BROKER = 50_000
+# Replicas that one such request names: those of a broker, and what it may have more for a while, as
+# where the replicas that leave it wait for those that come. And bytes of one of its entries, which
+# bound what the entry holds in its turn.
+MAX_REPLICAS_PER_REQUEST = MAX_REPLICAS_PER_BROKER + 10_000
+MAX_INTERNAL_ENTRY_BYTES = 256 << 10
 MAX_REQUEST_BYTES = 1 << 20
 
 ENTRY_LIMITS = {
@@ -57,12 +64,20 @@ ENTRY_LIMITS = {
     "tidelog.v1.ReassignRequest.moves": MAX_MOVES_PER_REQUEST,
     "tidelog.v1.MoveLeadersRequest.moves": MAX_MOVES_PER_REQUEST,
     "tidelog.v1.ElectPreferredLeadersRequest.partitions": MAX_MOVES_PER_REQUEST,
+    "tidelog.v1.LeaderAndIsrRequest.partitions": MAX_REPLICAS_PER_REQUEST,
+    "tidelog.v1.ReplicaFetchRequest.partitions": MAX_REPLICAS_PER_REQUEST,
+    "tidelog.v1.ReplicaFetchRequest.forgotten": MAX_REPLICAS_PER_REQUEST,
 }
+
+
+def entries_limit(field: str) -> int:
+    """`field`: its full name."""
+    return ENTRY_LIMITS.get(field, MAX_ENTRIES_PER_REQUEST)
 
 
 def check_entries(field: str, count: int) -> None:
     """`field`: its full name. Raises INVALID_REQUEST."""
-    limit = ENTRY_LIMITS.get(field, MAX_ENTRIES_PER_REQUEST)
+    limit = entries_limit(field)
     if count > limit:
         raise TidelogError(
             ErrorCode.INVALID_REQUEST,
@@ -108,6 +123,17 @@ def check_request_bytes(method: str, size_bytes: int, limit: int) -> None:
         raise TidelogError(
             ErrorCode.INVALID_REQUEST,
             f"a {method} request has {size_bytes} bytes; it has at most {limit}: send several",
+        )
+
+
+def check_entry_bytes(field: str, size_bytes: int) -> None:
+    """Of what brokers and controllers ask of each other. `field`: its full name. Raises
+    INVALID_REQUEST."""
+    if size_bytes > MAX_INTERNAL_ENTRY_BYTES:
+        raise TidelogError(
+            ErrorCode.INVALID_REQUEST,
+            f"an entry of {_short(field)} has {size_bytes} bytes; it has at most "
+            f"{MAX_INTERNAL_ENTRY_BYTES}",
         )
 
 

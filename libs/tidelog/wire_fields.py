@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-Plain = bytes | bytearray
+Plain = bytes | bytearray | memoryview
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 _MAX_VARINT_BYTES = 10

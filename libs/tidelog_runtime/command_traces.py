@@ -7,8 +7,6 @@ bear out."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import TypeVar
 
 from tidelog.state_changes.event import Change
 from tidelog_runtime.replica_control import (
@@ -16,8 +14,6 @@ from tidelog_runtime.replica_control import (
     LeaderAndIsrCommand,
     StopReplicaCommand,
 )
-
-_Command = TypeVar("_Command", LeaderAndIsrCommand, StopReplicaCommand)
 
 
 def shared_trace_id(command: Command) -> str:
@@ -30,28 +26,9 @@ def shared_trace_id(command: Command) -> str:
     return shared
 
 
-def with_trace_of_call(command: _Command, trace_id: str) -> _Command:
-    """With `trace_id`, which came in the metadata, in all of its changes where none has one."""
-    if not trace_id or any(change.trace_id for change in _changes(command)):
-        return command
-    if isinstance(command, StopReplicaCommand):
-        return replace(
-            command,
-            partitions=[
-                stop._replace(change=stop.change._replace(trace_id=trace_id))
-                for stop in command.partitions
-            ],
-        )
-    return replace(
-        command,
-        partitions=[
-            wanted._replace(
-                state=wanted.state.with_change(wanted.state.change._replace(trace_id=trace_id))
-            )
-            for wanted in command.partitions
-        ],
-        change=command.change._replace(trace_id=trace_id),
-    )
+def has_trace(command: Command) -> bool:
+    """Whether any of its changes names one."""
+    return any(change.trace_id for change in _changes(command))
 
 
 def _changes(command: Command) -> Iterator[Change]:

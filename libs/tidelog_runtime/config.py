@@ -196,7 +196,7 @@ class RegisteredConfig(ServiceConfig):
         default=1_024,
         ge=1,
         le=3_584,
-        description="the same for the connections of one client address that carry a request",
+        description="connections of one client address; idle ones beyond it are closed",
     )
     external_listen: Address | None = Field(
         default=None,

@@ -24,6 +24,10 @@ class KnownDirectories:
         self.directories: dict[int, BrokerDirectory] = {}
         self.rejected_starts: dict[int, RejectedStart] = {}
         self.pressures: dict[int, tuple[Pressure, ...]] = {}
+        # Revisions at which the store had the last registration or clean stop of each id, and its
+        # rejected start.
+        self._ran_at: dict[int, int] = {}
+        self._rejected_at: dict[int, int] = {}
 
     def apply(
         self, key: BrokerDirectoryKey | RejectedStartKey | BrokerPressureKey, value: KeyValue | None
@@ -32,7 +36,9 @@ class KnownDirectories:
         malformed one."""
         if isinstance(key, BrokerDirectoryKey):
             self.directories.pop(key.broker_id, None)
+            self._ran_at.pop(key.broker_id, None)
             if value is not None:
+                self._ran_at[key.broker_id] = value.mod_revision
                 self.directories[key.broker_id] = decode_broker_directory(value.value)
             return
         if isinstance(key, BrokerPressureKey):
@@ -42,6 +48,7 @@ class KnownDirectories:
             return
         self.rejected_starts.pop(key.broker_id, None)
         if value is not None:
+            self._rejected_at[key.broker_id] = value.mod_revision
             self.rejected_starts[key.broker_id] = decode_rejected_start(value.value)
 
     def describe(
@@ -78,6 +85,8 @@ class KnownDirectories:
                 start.host,
                 start.data_dir,
                 start.directory_id,
+                self._rejected_at[broker_id] < self._ran_at.get(broker_id, 0),
+                start.after_registration,
             )
             for broker_id, start in sorted(self.rejected_starts.items())
         )

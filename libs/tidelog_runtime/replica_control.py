@@ -6,7 +6,7 @@ Real channels, and the simulator's, implement `ReplicaControl`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -160,7 +160,14 @@ class ReplicaControl(Protocol):
         self, command: DescribeReplicasCommand
     ) -> DescribeReplicasResult: ...
 
-    async def watch(self, controller_id: int, controller_epoch: int, broker_epoch: int) -> None:
-        """Returns when the connection to the broker has ended, however it ended."""
+    async def watch(
+        self,
+        controller_id: int,
+        controller_epoch: int,
+        broker_epoch: int,
+        established: Callable[[], None],
+    ) -> None:
+        """Returns when the connection to the broker has ended, however it ended. `established` is
+        called once the broker has answered."""
 
     async def close(self) -> None: ...

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import lru_cache
+from typing import TypeVar
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import NOT_KNOWN
@@ -13,6 +15,7 @@ from tidelog.model import TopicPartition
 from tidelog.rpc.wire import error_from_wire, error_to_wire
 from tidelog.state_changes.event import Cause, Change
 from tidelog.v1 import replica_control_pb2 as pb
+from tidelog_runtime.command_traces import has_trace
 from tidelog_runtime.metadata.schema import (
     STATES_REMEMBERED,
     Fields,
@@ -33,11 +36,12 @@ from tidelog_runtime.replica_control import (
     StopPartition,
     StopReplicaCommand,
 )
-from tidelog_runtime.turns import QUICK_ITEMS_PER_TURN, in_turns
+from tidelog_runtime.turns import QUICK_ITEMS_PER_TURN, add_in_turns, in_turns
 
 # To read a state that is not known takes as long as to take so many that are.
 _WORK_OF_NEW_STATE = 8
 
+_Command = TypeVar("_Command", LeaderAndIsrCommand, StopReplicaCommand)
 StateAt = Callable[[TopicPartition, int], LeaderAndIsr | None]
 
 
@@ -161,6 +165,20 @@ async def leader_and_isr_to_wire(command: LeaderAndIsrCommand) -> pb.LeaderAndIs
     return wire
 
 
+async def leader_and_isr_to_bytes(command: LeaderAndIsrCommand) -> bytes:
+    """Serialized in slices: a full state takes several times what a loop may be held for."""
+    head = await leader_and_isr_to_wire(replace(command, partitions=()))
+    slices = [head.SerializeToString()]
+    for start in range(0, len(command.partitions), QUICK_ITEMS_PER_TURN):
+        some = pb.LeaderAndIsrRequest()
+        for each in command.partitions[start : start + QUICK_ITEMS_PER_TURN]:
+            _fill_partition(some.partitions.add(), each)
+        slices.append(some.SerializeToString())
+        await asyncio.sleep(0)
+    # Messages one after another parse as their merge.
+    return b"".join(slices)
+
+
 async def leader_and_isr_from_wire(
     wire: pb.LeaderAndIsrRequest, known: StateAt = lambda *_: None
 ) -> LeaderAndIsrCommand:
@@ -181,6 +199,28 @@ async def leader_and_isr_from_wire(
 
 def _leader_from_wire(wire: pb.LeaderAddress) -> tuple[int, LeaderAddress]:
     return wire.broker_id, LeaderAddress(wire.address, wire.broker_epoch)
+
+
+async def with_trace_of_call(command: _Command, trace_id: str) -> _Command:
+    """With `trace_id`, which came in the metadata, in all of its changes where none has one."""
+    if not trace_id or has_trace(command):
+        return command
+    if isinstance(command, StopReplicaCommand):
+        stops = await in_turns(
+            lambda stop: stop._replace(change=stop.change._replace(trace_id=trace_id)),
+            command.partitions,
+        )
+        return replace(command, partitions=stops)
+    return replace(
+        command,
+        partitions=await in_turns(
+            lambda wanted: wanted._replace(
+                state=wanted.state.with_change(wanted.state.change._replace(trace_id=trace_id))
+            ),
+            command.partitions,
+        ),
+        change=command.change._replace(trace_id=trace_id),
+    )
 
 
 async def stop_replica_to_wire(command: StopReplicaCommand) -> pb.StopReplicaRequest:
@@ -243,17 +283,15 @@ def _result_from_wire(wire: pb.PartitionStateResult) -> PartitionResult:
 
 
 async def leader_and_isr_result_to_wire(result: CommandResult) -> pb.LeaderAndIsrResponse:
-    return pb.LeaderAndIsrResponse(
-        error=error_to_wire(result.error) if result.error else None,
-        partitions=await in_turns(_result_to_wire, result.partitions, QUICK_ITEMS_PER_TURN),
-    )
+    wire = pb.LeaderAndIsrResponse(error=error_to_wire(result.error) if result.error else None)
+    await add_in_turns(wire.partitions, _result_to_wire, result.partitions, QUICK_ITEMS_PER_TURN)
+    return wire
 
 
 async def stop_replica_result_to_wire(result: CommandResult) -> pb.StopReplicaResponse:
-    return pb.StopReplicaResponse(
-        error=error_to_wire(result.error) if result.error else None,
-        partitions=await in_turns(_result_to_wire, result.partitions, QUICK_ITEMS_PER_TURN),
-    )
+    wire = pb.StopReplicaResponse(error=error_to_wire(result.error) if result.error else None)
+    await add_in_turns(wire.partitions, _result_to_wire, result.partitions, QUICK_ITEMS_PER_TURN)
+    return wire
 
 
 async def result_from_wire(wire: pb.LeaderAndIsrResponse | pb.StopReplicaResponse) -> CommandResult:

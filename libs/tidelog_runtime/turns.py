@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from itertools import islice
+from typing import Protocol, TypeVar
 
 # What takes 20 µs an item holds the loop for little more than a millisecond.
 ITEMS_PER_TURN = 64
@@ -16,6 +17,7 @@ QUICK_ITEMS_PER_TURN = 400
 
 _Item = TypeVar("_Item")
 _Made = TypeVar("_Made")
+_Added = TypeVar("_Added", contravariant=True)
 
 
 async def in_turns(
@@ -29,3 +31,29 @@ async def in_turns(
             await asyncio.sleep(0)
         made.append(make(item))
     return made
+
+
+async def give_turns(turns: int) -> None:
+    """Lets everything else that is ready run so many times."""
+    for _ in range(turns):
+        await asyncio.sleep(0)
+
+
+class Extensible(Protocol[_Added]):
+    """A repeated field of a message."""
+
+    def extend(self, items: Iterable[_Added], /) -> None: ...
+
+
+async def add_in_turns(
+    to: Extensible[_Made],
+    make: Callable[[_Item], _Made],
+    items: Iterable[_Item],
+    items_per_turn: int = ITEMS_PER_TURN,
+) -> None:
+    """`to.extend(map(make, items))`, as `in_turns`: a message copies what it is given."""
+    coming = iter(items)
+    while some := list(islice(coming, items_per_turn)):
+        to.extend(map(make, some))
+        if len(some) == items_per_turn:
+            await asyncio.sleep(0)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import errno
 import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from tidelog_runtime.local.cluster import LocalCluster
 from tidelog_runtime.local.cluster_file import CLUSTER_FILE
+from tidelog_runtime.local.commands import PROGRAM, cluster_command, part_command
+from tidelog_runtime.local.disk_space import disk_full, is_full
 from tidelog_runtime.local.errors import ClusterError
 from tidelog_runtime.local.members import how_it_ended
 from tidelog_runtime.local.process import LocalProcess
@@ -21,14 +25,16 @@ from tidelog_runtime.local.start_requests import answer_requests, request_start
 
 DEFAULT_DIRECTORY = ".tidelog"
 _DEATH_CHECK_SECONDS = 0.5
+# More than the longest row has.
+_TABLE_WIDTH = 200
 
 
 def main(argv: Sequence[str]) -> int:
     arguments = _parse(argv)
     if arguments.start is not None:
-        return _start_part(Path(arguments.directory), arguments.start)
+        return _start_part(arguments.directory, arguments.start)
     cluster = LocalCluster(
-        Path(arguments.directory),
+        arguments.directory,
         brokers=arguments.brokers,
         controllers=arguments.controllers,
         gateway=arguments.gateway,
@@ -36,21 +42,28 @@ def main(argv: Sequence[str]) -> int:
     console = Console(stderr=False)
     try:
         return asyncio.run(_run(cluster, console))
-    except ClusterError as error:
+    except (ClusterError, OSError) as error:
+        if isinstance(error, OSError):
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            error = disk_full(arguments.directory)
         Console(stderr=True).print(
-            f"[red]The cluster cannot run:[/] {error}", highlight=False, soft_wrap=True
+            f"[red]The cluster cannot run:[/] {escape(str(error))}",
+            highlight=False,
+            soft_wrap=True,
         )
         return 1
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m tidelog_runtime.local",
+        prog=f"python -m {PROGRAM}",
         description="Runs a Tidelog cluster on this machine until Ctrl-C. "
         "With TIDELOG_ETCD=host:port it uses the etcd there, else an embedded one.",
     )
     parser.add_argument(
         "--directory",
+        type=_directory,
         default=DEFAULT_DIRECTORY,
         help="data, logs and cluster.json (default: .tidelog)",
     )
@@ -65,8 +78,8 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--start",
         metavar="PART",
-        help="in place of all that: start a part again, as broker-2, that has ended in the cluster "
-        "which runs in the directory",
+        help="in place of all that: start a part again, as broker-2 or etcd, that has ended in "
+        "the cluster which runs in the directory",
     )
     return parser.parse_args(argv)
 
@@ -76,11 +89,20 @@ def _start_part(directory: Path, name: str) -> int:
         request_start(directory, name)
     except ClusterError as error:
         Console(stderr=True).print(
-            f"[red]{name} was not started:[/] {error}", highlight=False, soft_wrap=True
+            f"[red]{escape(name)} was not started:[/] {escape(str(error))}",
+            highlight=False,
+            soft_wrap=True,
         )
         return 1
     _line(Console(), f"{name} was started again.")
     return 0
+
+
+def _directory(text: str) -> Path:
+    """An empty one, as of a shell variable that is not set, would be the working directory."""
+    if not text or "\0" in text:
+        raise argparse.ArgumentTypeError(f"{text!r} is no directory")
+    return Path(text)
 
 
 def _count(text: str) -> int:
@@ -107,7 +129,8 @@ async def _run(cluster: LocalCluster, console: Console) -> int:
         if not serving.done() or serving.cancelled():
             console.print("Stopping …")
         await cluster.stop()
-    console.print(f"Stopped. The data is kept in {cluster.directory}.", highlight=False)
+    again = cluster_command(cluster.directory, cluster.options)
+    _line(console, f"Stopped. The data is kept in {cluster.directory}. Start it again: {again}")
     return 0
 
 
@@ -129,15 +152,13 @@ async def _serve(cluster: LocalCluster, console: Console) -> None:
 
 
 def _death(process: LocalProcess, cluster: LocalCluster) -> str:
-    """One line: what ended and how, where its log is, and how it is started again."""
+    """One line: what ended and how, where its log is, and how it is started again, by a command
+    that a shell takes as it is."""
     log = _relative(process.log_path)
     ended = f"{process.name} ended by itself ({how_it_ended(process)}); its log: {log}"
-    if cluster.etcd is not None and process is cluster.etcd.process:
-        return f"{ended}; start the cluster again: Ctrl-C, then make up"
-    command = f"{_relative(Path(sys.executable))} -m tidelog_runtime.local"
-    if _relative(cluster.directory) != DEFAULT_DIRECTORY:
-        command += f" --directory {_relative(cluster.directory)}"
-    return f"{ended}; start it again: {command} --start {process.name}"
+    if is_full(cluster.directory):
+        ended += f"; the disk of {_relative(cluster.directory)} is full, so free some of it first"
+    return f"{ended}; start it again: {part_command(cluster.directory, process.name)}"
 
 
 def _relative(path: Path) -> str:
@@ -166,7 +187,8 @@ def _show(cluster: LocalCluster, console: Console) -> None:
         table.add_column(column, no_wrap=True)
     for row in rows:
         table.add_row(*row)
-    console.print(table)
+    # On a narrow terminal lines are wrapped, and no address is cut off.
+    Console(file=console.file, width=_TABLE_WIDTH).print(table)
     for part, (usual, chosen) in cluster.replaced_ports.items():
         _line(console, f"Port {usual} is occupied: {part} has port {chosen} instead.")
     if parts.gateway is not None:

@@ -10,6 +10,15 @@ from tidelog_runtime.local.ports import HOST, choose_port
 GATEWAY = "admin-api"
 
 
+def part_name(shown: str) -> str:
+    """The name of a part that may be written as in the table of parts.
+
+    >>> part_name("broker 2"), part_name("gateway"), part_name("controller-1")
+    ('broker-2', 'admin-api', 'controller-1')
+    """
+    return GATEWAY if shown == "gateway" else shown.replace(" ", "-")
+
+
 class Addresses:
     """A part keeps the one that `previous` names, as long as it is free. `usual_ports`: others
     get the well-known ports, where these are free."""

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tidelog_runtime.config import ENVIRONMENT_PREFIX, METRICS_OFF, METRICS_PORT_OFFSET
 from tidelog_runtime.local import service_file
-from tidelog_runtime.local.addresses import GATEWAY, Addresses
+from tidelog_runtime.local.addresses import GATEWAY, Addresses, part_name
 from tidelog_runtime.local.cluster_file import (
     BrokerPart,
     ClusterFile,
@@ -25,7 +25,14 @@ from tidelog_runtime.local.cluster_file import (
     read_cluster_file,
 )
 from tidelog_runtime.local.cluster_view import ClusterView, open_view
+from tidelog_runtime.local.commands import ETCD_VARIABLE, ClusterOptions
 from tidelog_runtime.local.directory_lock import DirectoryLock
+from tidelog_runtime.local.disk_space import (
+    FIRST_START_BYTES,
+    LATER_START_BYTES,
+    check_space,
+    is_full,
+)
 from tidelog_runtime.local.errors import ClusterError
 from tidelog_runtime.local.etcd import LocalEtcd
 from tidelog_runtime.local.http_health import answers_http
@@ -42,7 +49,6 @@ from tidelog_runtime.metadata.store import StoreUnavailableError
 
 STATE_CHANGES_REPLICATION_FACTOR = 3
 READY_TIMEOUT_SECONDS = 30.0
-ETCD_VARIABLE = "TIDELOG_ETCD"
 
 _POLL_SECONDS = 0.05
 
@@ -110,6 +116,15 @@ class LocalCluster:
         return {} if self._addresses is None else self._addresses.replaced
 
     @property
+    def options(self) -> ClusterOptions:
+        return ClusterOptions(
+            len(self._broker_ids),
+            len(self._controller_ids),
+            self._has_gateway,
+            self._other_etcd,
+        )
+
+    @property
     def bootstrap(self) -> str:
         """What clients take: the brokers' addresses, separated by commas."""
         return self.describe().bootstrap
@@ -169,6 +184,7 @@ class LocalCluster:
                 for member in self._members.brokers.values()
             ],
             gateway=None if gateway is None else GatewayPart(gateway.address, gateway.process.pid),
+            embedded_etcd=not self._other_etcd,
         )
 
     async def start(self) -> None:
@@ -222,7 +238,8 @@ class LocalCluster:
             await self.etcd.stop()
             self.etcd = None
         if self._lock is not None:
-            if self._members.all():
+            # What it would say anew, that no process runs, a reader sees by the lock, too.
+            if self._members.all() and not is_full(self.directory):
                 self._write_cluster_file()
             self._lock.release()
             self._lock = None
@@ -287,14 +304,16 @@ class LocalCluster:
             await view.close()
 
     def restart(self, name: str) -> None:
-        """Starts a part that has ended, as "broker-2". Raises `ClusterError` for other names, for
-        etcd, and for a part that runs."""
-        members = {member.process.name: member for member in self._members.all()}
-        if name not in members:
-            raise ClusterError(f"there is no part {name!r}; there are: {', '.join(members)}")
-        process = members[name].process
+        """Starts a part that has ended, as "broker-2", or the embedded "etcd". Raises
+        `ClusterError` for other names, for a part that runs, and where the disk is full."""
+        name = part_name(name)
+        processes = {process.name: process for process in self.processes()}
+        if name not in processes:
+            raise ClusterError(f"there is no part {name!r}; there are: {', '.join(processes)}")
+        process = processes[name]
         if process.running:
             raise ClusterError(f"{name} is running, as process {process.pid}")
+        check_space(self.directory)
         process.start()
         self._write_cluster_file()
 
@@ -315,9 +334,17 @@ class LocalCluster:
 
     async def _start_etcd(self) -> None:
         if self._other_etcd:
+            host, _, port = self._other_etcd.rpartition(":")
+            if not host or not port.isdecimal() or "/" in host or "," in host:
+                raise ClusterError(
+                    f"{ETCD_VARIABLE} is {self._other_etcd!r}; give one address as host:port, such "
+                    "as 127.0.0.1:2379"
+                )
             self.etcd_address = self._other_etcd
             return
-        self.etcd = await LocalEtcd.start(self.directory / "etcd", log_path=self._log_path("etcd"))
+        data = self.directory / "etcd"
+        check_space(self.directory, LATER_START_BYTES if data.exists() else FIRST_START_BYTES)
+        self.etcd = await LocalEtcd.start(data, log_path=self._log_path("etcd"))
         self.etcd_address = self.etcd.endpoint
 
     def _plan(self, previous: ClusterFile | None) -> None:

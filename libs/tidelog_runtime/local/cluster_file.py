@@ -3,6 +3,7 @@
     {
       "cluster": "default",
       "etcd": "127.0.0.1:2379",
+      "embedded_etcd": true,
       "controllers": [
         {"id": 1, "address": "127.0.0.1:7401", "pid": 4711, "metrics": "127.0.0.1:8401"}, …
       ],
@@ -16,7 +17,8 @@
 
 `pid` is null for a part that is not running, `gateway` where the cluster has none.
 `bootstrap` is what clients take, `metrics` what Prometheus scrapes; it is empty where nothing
-is measured. The gateway is scraped at its own address.
+is measured. The gateway is scraped at its own address. `embedded_etcd`: etcd is a part of the
+cluster, and not one that TIDELOG_ETCD named.
 """
 
 from __future__ import annotations
@@ -62,6 +64,7 @@ class ClusterFile:
     controllers: Sequence[ControllerPart]
     brokers: Sequence[BrokerPart]
     gateway: GatewayPart | None = None
+    embedded_etcd: bool = True
 
     @property
     def bootstrap(self) -> str:
@@ -92,6 +95,8 @@ def read_cluster_file(directory: Path) -> ClusterFile | None:
             controllers=[ControllerPart(**part) for part in raw["controllers"]],
             brokers=[BrokerPart(**part) for part in raw["brokers"]],
             gateway=GatewayPart(**raw["gateway"]) if raw.get("gateway") else None,
+            # Files of earlier releases do not say it.
+            embedded_etcd=raw.get("embedded_etcd", True),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise ClusterFileError(

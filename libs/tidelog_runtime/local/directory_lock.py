@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from pathlib import Path
 
+from tidelog_runtime.local.disk_space import disk_full
 from tidelog_runtime.local.errors import ClusterError
 
 _LOCK_FILE = "lock"
@@ -28,6 +30,8 @@ class DirectoryLock:
             directory.mkdir(parents=True, exist_ok=True)
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise disk_full(directory) from error
             raise DirectoryNotWritableError(
                 f"the directory {directory} cannot be written to ({error.strerror}: "
                 f"{error.filename}); choose another one by --directory, or correct its permissions"
@@ -41,8 +45,12 @@ class DirectoryLock:
                 f"a cluster is running in {directory} already, under process {owner or '?'}; "
                 "stop that one, or choose another directory"
             ) from None
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+        try:
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+        except OSError as error:
+            os.close(self._descriptor)
+            raise disk_full(directory) from error
 
     @staticmethod
     def holder(directory: Path) -> int | None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidelog_runtime.clock import SystemClock
+from tidelog_runtime.local.disk_space import disk_full, is_full
 from tidelog_runtime.local.errors import ClusterError
 from tidelog_runtime.local.ports import HOST, choose_port
 from tidelog_runtime.local.process import LocalProcess
@@ -142,6 +143,8 @@ class LocalEtcd:
         return "address already in use" in self._process.log_tail()
 
     def _error(self, what: str) -> ClusterError:
+        if is_full(self.data_dir):
+            return disk_full(self.data_dir)
         return ClusterError(
             f"etcd on {self.endpoint} with its data in {self.data_dir} {what}. The last lines "
             f"of {self.log_path}:\n{self._process.log_tail() or '(none)'}"

@@ -8,7 +8,10 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tidelog_runtime.local.cluster_file import read_cluster_file
+from tidelog_runtime.local.commands import cluster_command, options_of
 from tidelog_runtime.local.directory_lock import DirectoryLock
+from tidelog_runtime.local.disk_space import check_space
 from tidelog_runtime.local.errors import ClusterError
 
 _FOLDER = "start"
@@ -25,10 +28,12 @@ def request_start(
     if not _NAME.fullmatch(name):
         raise ClusterError(f"{name!r} is no part of a cluster; give one as broker-2")
     if DirectoryLock.holder(directory) is None:
+        known = read_cluster_file(directory)
         raise ClusterError(
-            f"no cluster runs in {directory}; start it: python -m tidelog_runtime.local "
-            f"--directory {directory}"
+            f"no cluster runs in {directory}; start it: "
+            f"{cluster_command(directory, options_of(known) if known else None)}"
         )
+    check_space(directory)
     folder = directory / _FOLDER
     folder.mkdir(exist_ok=True)
     request, answer = folder / name, folder / (name + _ANSWER)

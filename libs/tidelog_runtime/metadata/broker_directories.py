@@ -6,8 +6,9 @@ Both keys live beside the registrations, and outlive them:
   the id to one data directory. The registration itself keeps the fields of the previous release,
   whose controllers reject unknown ones.
 - `brokers/rejected_starts/<id>` is written by a process that cannot start, or that waits for
-  another process of its id. It ends with the next registration of the id, or after
-  REJECTED_START_TTL_SECONDS.
+  another process of its id; also under the cluster and the id that its data directory belongs to,
+  where it is configured for others. A start that comes further than the rejected one before it
+  replaces it. It ends with the next registration of the id, or after REJECTED_START_TTL_SECONDS.
 """
 
 from __future__ import annotations
@@ -57,11 +58,13 @@ class RejectionCause(enum.Enum):
 
     BROKER_ID_IN_USE = "broker_id_in_use"  # the id belongs to another data directory
     WAITS_FOR_LEASE = "waits_for_lease"  # another process of the id may be alive: it waits
-    DATA_DIRECTORY = "data_directory"  # of another broker or cluster, damaged, or in use
+    DATA_DIRECTORY = "data_directory"  # of another broker or cluster, or damaged
+    DIRECTORY_IN_USE = "directory_in_use"  # another process of the machine has it open
     STORE = "store"  # the metadata store is wiped, or older than the data
     ADDRESS = "address"  # cannot be listened on
     DISK = "disk"  # an error of the operating system
     OTHER = "other"
+    UNFINISHED = "unfinished"  # it began after one that was rejected, and has not registered
     FAULT = "fault"  # a process that had started ended, because one of its tasks failed
 
     @classmethod
@@ -76,7 +79,9 @@ class RejectionCause(enum.Enum):
 @dataclass(frozen=True, slots=True)
 class RejectedStart:
     """Value of `brokers/rejected_starts/<id>`. `reason`: says what is wrong and what to do.
-    `at_ms`: wall clock of the rejected process; the rest says where that process is."""
+    `at_ms`: wall clock of the rejected process. `after_registration`: no registration of the id
+    stood when it was written, so that it is newer than the end of the last one, whatever clocks
+    say. The rest says where the process is."""
 
     cause: RejectionCause
     reason: str
@@ -85,6 +90,7 @@ class RejectedStart:
     host: str = ""
     data_dir: str = ""
     directory_id: str = ""
+    after_registration: bool = False
 
 
 def encode_broker_directory(directory: BrokerDirectory) -> bytes:

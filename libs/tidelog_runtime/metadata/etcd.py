@@ -50,6 +50,9 @@ SNAPSHOT_PAGE_KEYS = 1_000
 MAX_SNAPSHOT_ATTEMPTS = 5
 # Any key does for a read that only asks for the store's revision.
 _NO_KEY = "/"
+# Of the alarms that etcd has the one that rejects writes for want of room.
+_NO_SPACE = "NOSPACE"
+_NO_SPACE_SAID = "etcd has the alarm NOSPACE: its database has reached its quota"
 
 
 class EtcdStore:
@@ -87,6 +90,13 @@ class EtcdStore:
         # A store that was closed meanwhile is for its user to hear of.
         with suppress(StoreClosedError):
             await self._endpoints.probe_others(send)
+
+    async def write_problem(self) -> str | None:
+        with suppress(StoreClosedError):
+            alarms = await self._endpoints.alarms()
+            if alarms is not None:
+                return _NO_SPACE_SAID if any(_NO_SPACE in alarm for alarm in alarms) else ""
+        return None
 
     async def get(self, key: str) -> KeyValue | None:
         response = await self._range(rpc.RangeRequest(key=key.encode()))

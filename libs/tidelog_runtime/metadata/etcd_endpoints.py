@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import grpc
 from aetcd import rpc
 
-from tidelog.inspection.model import NOT_KNOWN, StoreMember
+from tidelog.inspection.model import NOT_KNOWN, WITHOUT_MAJORITY, StoreMember
 from tidelog.rpc.channels import open_channel
 from tidelog_runtime.cancellation import is_being_cancelled
 from tidelog_runtime.clock import Clock
+from tidelog_runtime.loop_lag import LoopLag
 from tidelog_runtime.metadata.etcd_messages import store_error
 from tidelog_runtime.metadata.seen_revisions import SeenRevisions
-from tidelog_runtime.metadata.store import StoreClosedError, StoreUnavailableError
+from tidelog_runtime.metadata.store import (
+    StoreClosedError,
+    StoreFullError,
+    StoreUnavailableError,
+)
 
 # A member that has lost its leader refuses at once, instead of letting requests time out.
 HAS_LEADER = (("hasleader", "true"),)
@@ -31,6 +37,15 @@ CONNECT_TIMEOUT_MS = 500
 
 # How long a member may take that is asked only to see whether it answers.
 MEMBER_PROBE_TIMEOUT_MS = 1_000
+# A member counts as lost after so many failed attempts in a row, each so long after the one before:
+# retries of one request are one attempt.
+MIN_FAILED_ATTEMPTS = 2
+ATTEMPTS_APART_MS = 1_000
+# A failed attempt during which this process's event loop was late by so much says nothing of the
+# member; of those since it last answered so many are left out, since a process that is late all the
+# time has to notice a lost member as well.
+MAX_OWN_LATENESS_MS = 100
+MAX_LATE_ATTEMPTS = 3
 
 Send = Callable[["Endpoint", float], Awaitable[Any]]
 
@@ -44,12 +59,15 @@ class Endpoint:
         self.kv = rpc.KVStub(self._channel)
         self.lease = rpc.LeaseStub(self._channel)
         self.watch = rpc.WatchStub(self._channel)
+        self.maintenance = rpc.MaintenanceStub(self._channel)
         # How to end each long stream that hangs on this endpoint.
         self.streams: set[Callable[[], None]] = set()
         # Since when it has not answered, by the monotonic clock; None: it answers, as far as it
-        # was asked.
+        # was asked, or has failed less than MIN_FAILED_ATTEMPTS.
         self.lost_since_ms: int | None = None
         self.problem = ""
+        self._first_failed_ms = self._last_failed_ms = 0
+        self._failed_attempts = self._late_attempts = 0
 
     async def connect(self, timeout_ms: int) -> bool:
         """Whether there is a connection now."""
@@ -68,11 +86,22 @@ class Endpoint:
     def answered(self) -> None:
         self.lost_since_ms = None
         self.problem = ""
+        self._failed_attempts = self._late_attempts = 0
 
-    def failed(self, began_ms: int, problem: str) -> None:
-        if self.lost_since_ms is None:
-            self.lost_since_ms = began_ms
+    def failed(self, began_ms: int, late_ms: int, problem: str) -> None:
+        """`late_ms`: by how much this process's event loop was late meanwhile."""
+        if late_ms >= MAX_OWN_LATENESS_MS and self._late_attempts < MAX_LATE_ATTEMPTS:
+            self._late_attempts += 1
+            return
         self.problem = problem
+        if self._failed_attempts == 0:
+            self._first_failed_ms = began_ms
+        elif began_ms - self._last_failed_ms < ATTEMPTS_APART_MS:
+            return
+        self._failed_attempts += 1
+        self._last_failed_ms = began_ms
+        if self._failed_attempts >= MIN_FAILED_ATTEMPTS:
+            self.lost_since_ms = self._first_failed_ms
 
     async def close(self) -> None:
         await self._channel.close()
@@ -93,6 +122,7 @@ class EtcdEndpoints:
         self.closed = False
         self.request_timeout_ms = request_timeout_ms
         self._clock = clock
+        self._lag = LoopLag(clock)
         self._rng = rng
         self._endpoints = [Endpoint(address) for address in addresses]
         # Not all clients on the first one.
@@ -145,10 +175,8 @@ class EtcdEndpoints:
             left_ms = deadline_ms - self._clock.monotonic_ms()
             if left_ms <= 0:
                 raise StoreUnavailableError(f"none of {self} could be connected to in time")
-            began_ms = self._clock.monotonic_ms()
             if await self._connect(endpoint, min(left_ms, CONNECT_TIMEOUT_MS)):
                 return endpoint
-            endpoint.failed(began_ms, "no connection")
             self.rotate(endpoint)
             failures += 1
             # Round by round, so that one dead endpoint costs no pause.
@@ -156,11 +184,27 @@ class EtcdEndpoints:
                 await asyncio.sleep(min(left_ms, self.pause_ms(1)) / 1000)
 
     async def _connect(self, endpoint: Endpoint, timeout_ms: int) -> bool:
+        with self._attempt(endpoint) as failed:
+            try:
+                if await endpoint.connect(timeout_ms):
+                    return True
+            except (asyncio.CancelledError, grpc.aio.UsageError):
+                self.raise_if_closed()
+                raise
+            failed("no connection")
+            return False
+
+    @contextmanager
+    def _attempt(self, endpoint: Endpoint) -> Iterator[Callable[[str], None]]:
+        """Gives what is to be called with the problem where the member did not answer."""
+        began_ms, began_late_ms = self._clock.monotonic_ms(), self._lag.begin()
+        problems: list[str] = []
         try:
-            return await endpoint.connect(timeout_ms)
-        except (asyncio.CancelledError, grpc.aio.UsageError):
-            self.raise_if_closed()
-            raise
+            yield problems.append
+        finally:
+            late_ms = self._lag.end(began_late_ms)
+            for problem in problems:
+                endpoint.failed(began_ms, late_ms, problem)
 
     async def _send(
         self,
@@ -172,17 +216,19 @@ class EtcdEndpoints:
     ) -> Any:
         """One attempt, whose answer is checked against what was seen before it."""
         highest = self.seen.highest
-        began_ms = self._clock.monotonic_ms()
-        try:
-            response = await send(endpoint, timeout_ms / 1000)
-        except grpc.aio.AioRpcError as error:
-            unavailable = store_error(error, endpoint.address)
-            if isinstance(unavailable, StoreUnavailableError):
-                endpoint.failed(began_ms, str(unavailable))
-            raise unavailable from error
-        except (asyncio.CancelledError, grpc.aio.UsageError):
-            self.raise_if_closed()
-            raise
+        with self._attempt(endpoint) as failed:
+            try:
+                response = await send(endpoint, timeout_ms / 1000)
+            except grpc.aio.AioRpcError as error:
+                failure = store_error(error, endpoint.address)
+                if isinstance(failure, StoreFullError):
+                    endpoint.answered()
+                elif isinstance(failure, StoreUnavailableError):
+                    failed(str(failure))
+                raise failure from error
+            except (asyncio.CancelledError, grpc.aio.UsageError):
+                self.raise_if_closed()
+                raise
         endpoint.answered()
         header = response.header
         self.seen.answered(
@@ -214,19 +260,40 @@ class EtcdEndpoints:
         await asyncio.gather(*(self._probe(endpoint, send) for endpoint in others))
 
     async def _probe(self, endpoint: Endpoint, send: Send) -> None:
-        began_ms = self._clock.monotonic_ms()
         if not await self._connect(endpoint, CONNECT_TIMEOUT_MS):
-            endpoint.failed(began_ms, "no connection")
             return
+        with self._attempt(endpoint) as failed:
+            try:
+                await send(endpoint, MEMBER_PROBE_TIMEOUT_MS / 1000)
+            except grpc.aio.AioRpcError as error:
+                problem = str(store_error(error, endpoint.address))
+                # A read needs a majority of the members; whether this one is there it says alone.
+                says_why = "etcdserver:" in problem
+                if not says_why and await self._alarms_of(endpoint) is not None:
+                    problem = f"{endpoint.address} {WITHOUT_MAJORITY}"
+                failed(problem)
+            except (asyncio.CancelledError, grpc.aio.UsageError):
+                self.raise_if_closed()
+                raise
+            else:
+                endpoint.answered()
+
+    async def alarms(self) -> list[str] | None:
+        """What the member that requests go to now says is wrong with the store. None: it gave no
+        answer, which other requests notice."""
+        return await self._alarms_of(self._endpoints[self._current])
+
+    async def _alarms_of(self, endpoint: Endpoint) -> list[str] | None:
         try:
-            await send(endpoint, MEMBER_PROBE_TIMEOUT_MS / 1000)
-        except grpc.aio.AioRpcError as error:
-            endpoint.failed(began_ms, str(store_error(error, endpoint.address)))
+            status = await endpoint.maintenance.Status(
+                rpc.StatusRequest(), timeout=MEMBER_PROBE_TIMEOUT_MS / 1000
+            )
+        except grpc.aio.AioRpcError:
+            return None
         except (asyncio.CancelledError, grpc.aio.UsageError):
             self.raise_if_closed()
             raise
-        else:
-            endpoint.answered()
+        return list(status.errors)
 
     def rotate(self, failed: Endpoint) -> None:
         """The next one's turn, unless somebody else has moved on from `failed` already.

@@ -18,6 +18,7 @@ from tidelog_runtime.metadata.store import (
     LeaseLostError,
     Put,
     StoreError,
+    StoreFullError,
     StoreUnavailableError,
     Transaction,
     TransactionResult,
@@ -106,6 +107,8 @@ def store_error(error: grpc.aio.AioRpcError, address: str) -> StoreError:
         return InvalidTransactionError(
             f"etcd at {address} takes no transaction of this size ({details}); split it"
         )
+    if "database space exceeded" in details:
+        return StoreFullError(f"etcd at {address} takes no writes: {details}")
     if code in _REFUSALS:
         return StoreError(f"etcd at {address} refuses the request: {details} ({code.name})")
     return StoreUnavailableError(

@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar, runtime_checkable
 
+import structlog
+
 from tidelog.inspection.model import NOT_KNOWN, STORE_SLOW_MS, StoreHealth, StoreMember
 from tidelog.state_changes.event import Cause, Change, Kind, Stage
 from tidelog_runtime.clock import Clock
@@ -24,9 +26,11 @@ from tidelog_runtime.metadata.store import (
     MetadataStore,
     Snapshot,
     StoreError,
+    StoreFullError,
     StoreUnavailableError,
     Transaction,
     TransactionResult,
+    has_put,
 )
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
@@ -39,7 +43,13 @@ QUICK_ANSWERS_APART_MS = 1_000
 # Of a store that refuses at once, tries come faster than anybody needs to count.
 FAILED_TRIES_KEPT = 1_000
 
+FULL_REMEDY = (
+    "compact and defragment etcd, or raise its --quota-backend-bytes; then disarm its alarm "
+    "(etcdctl alarm disarm)"
+)
 REMEDY = "check that etcd runs at the configured etcd_endpoints; trying on"
+
+_log = structlog.get_logger()
 
 _Answer = TypeVar("_Answer")
 
@@ -52,6 +62,14 @@ class HasMembers(Protocol):
 
     async def probe_members(self) -> None:
         """Asks those that nothing else is asked of now."""
+
+
+@runtime_checkable
+class HasWriteProblem(Protocol):
+    """A store that may answer reads and reject writes."""
+
+    async def write_problem(self) -> str | None:
+        """Why it rejects writes now; empty: it takes them; None: it did not say."""
 
 
 Observer = Callable[[str, float, bool], None]
@@ -115,7 +133,7 @@ class MeasuredStore:
         self._answered_at_ms = clock.monotonic_ms()
         self._last_latency_ms = NOT_KNOWN
         self._latencies = SlidingMaximum(LATENCY_WINDOW_MS)
-        # None: no answer was slow.
+        # None: no answer was slow, and no request was without one.
         self._slow_at_ms: int | None = None
         self._failed_at_ms: deque[int] = deque(maxlen=FAILED_TRIES_KEPT)
         # When it was asked what it answered quickly: who can tell that it was not slow then.
@@ -124,6 +142,8 @@ class MeasuredStore:
         self._lost_since_ms: int | None = None
         self._loss = Change()
         self._problem = ""
+        self._write_problem = ""
+        self._rejects_writes_since_ms: int | None = None
         # Told of each request: its name, seconds, and whether it was answered. All seconds, this
         # process's own too.
         self.observers: list[Observer] = []
@@ -132,6 +152,7 @@ class MeasuredStore:
     def health(self) -> StoreHealth:
         now_ms = self._clock.monotonic_ms()
         lost_since_ms = self._lost_since_ms
+        rejects_ms = self._rejects_writes_since_ms
         longest = self._latencies.maximum(now_ms)
         slow_at_ms = self._slow_at_ms
         is_old = slow_at_ms is None or slow_at_ms <= now_ms - LATENCY_WINDOW_MS
@@ -145,6 +166,8 @@ class MeasuredStore:
             last_slow_ago_ms=NOT_KNOWN if slow_at_ms is None or is_old else now_ms - slow_at_ms,
             failed_tries=sum(at > now_ms - LATENCY_WINDOW_MS for at in self._failed_at_ms),
             members=self._members(),
+            write_problem=self._write_problem,
+            rejects_writes_ms=NOT_KNOWN if rejects_ms is None else now_ms - rejects_ms,
         )
 
     def _members(self) -> tuple[StoreMember, ...]:
@@ -153,10 +176,29 @@ class MeasuredStore:
         members = store.members() if isinstance(store, HasMembers) else ()
         return members if len(members) > 1 else ()
 
+    async def _look_for_room(self) -> None:
+        """A cluster in which nothing changes writes nothing, and would notice that the store is
+        full only when a leader has died."""
+        if not isinstance(self._store, HasWriteProblem):
+            return
+        problem = await self._store.write_problem()
+        if problem is not None:
+            self._judge_writes(problem)
+
+    def _judge_writes(self, problem: str) -> None:
+        """Logs each change once."""
+        if bool(problem) != bool(self._write_problem):
+            self._rejects_writes_since_ms = self._clock.monotonic_ms() if problem else None
+            if problem:
+                _log.error("store_takes_no_writes", reason=problem, hint=FULL_REMEDY)
+            else:
+                _log.info("store_takes_writes_again")
+        self._write_problem = problem
+
     async def probe(self) -> None:
         """Goes on until cancelled, or until the store is closed or was rolled back: that is
         for whoever rests on its data to say."""
-        members_due_ms = 0
+        members_due_ms = room_due_ms = 0
         while True:
             idle_ms = self._clock.monotonic_ms() - self._answered_at_ms
             wait_ms = PROBE_INTERVAL_MS - idle_ms
@@ -166,6 +208,9 @@ class MeasuredStore:
             if isinstance(self._store, HasMembers) and self._clock.monotonic_ms() >= members_due_ms:
                 members_due_ms = self._clock.monotonic_ms() + MEMBERS_INTERVAL_MS
                 await self._store.probe_members()
+            if self._clock.monotonic_ms() >= room_due_ms:
+                room_due_ms = self._clock.monotonic_ms() + PROBE_INTERVAL_MS
+                await self._look_for_room()
             if self._clock.monotonic_ms() - self._answered_at_ms < PROBE_INTERVAL_MS:
                 continue
             try:
@@ -192,7 +237,11 @@ class MeasuredStore:
         return await self._measured("snapshot", self._store.snapshot(prefix), one_answer=False)
 
     async def transact(self, transaction: Transaction) -> TransactionResult:
-        return await self._measured("transact", self._store.transact(transaction))
+        result = await self._measured("transact", self._store.transact(transaction))
+        # A transaction without a put is taken also where there is no room.
+        if result.succeeded and has_put(transaction):
+            self._judge_writes("")
+        return result
 
     def watch(self, snapshot: Snapshot) -> AsyncIterator[Sequence[Changed]]:
         return self._store.watch(snapshot)
@@ -213,6 +262,11 @@ class MeasuredStore:
                 answer = await asked
             finally:
                 own_ms = self._lag.end(began_late_ms)
+        except StoreFullError as error:
+            answered = False
+            self._judge_writes(str(error))
+            self._answered(began_ms, own_ms, one_answer=one_answer)
+            raise
         except StoreUnavailableError as error:
             answered = False
             self._failed(began_ms, own_ms, one_answer=one_answer)
@@ -232,10 +286,11 @@ class MeasuredStore:
         would look quick otherwise."""
         now_ms = self._clock.monotonic_ms()
         self._failed_at_ms.append(now_ms)
+        # A request that fails at once, as after another one has waited, is no quick answer.
+        self._slow_at_ms = now_ms
         waited_ms = now_ms - began_ms - own_ms
         if one_answer and waited_ms >= STORE_SLOW_MS:
             self._latencies.add(waited_ms, now_ms)
-            self._slow_at_ms = now_ms
 
     def _lost(self, began_ms: int, problem: str) -> None:
         if self._answered_at_ms > began_ms:

@@ -108,6 +108,11 @@ class StoreUnavailableError(StoreError):
     """No answer. Of a transaction nobody knows whether it was applied, or will be."""
 
 
+class StoreFullError(StoreUnavailableError):
+    """The store has no room: it answers reads, and rejects what would write. Nothing was
+    changed."""
+
+
 class StoreRolledBackError(StoreError):
     """The store's revision has fallen: it was wiped or restored from a backup. From then
     on every method raises this: nothing that was read before can be relied on."""

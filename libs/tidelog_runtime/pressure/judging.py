@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from tidelog_runtime.pressure.records import Pressure
 
 OPEN_FILES, MEMORY, CPU, CONNECTIONS = "open_files", "memory", "cpu", "connections"
+DISK = "disk"
+# A disk that takes longer to sync is slow. Rotating disks under load take a tenth of it.
+SLOW_SYNC_MS = 1_000
 # In percent of the limit: a shortage begins at the first, and ends below the second, so that it
 # does not come and go with each connection.
-BEGINS_PERCENT = {OPEN_FILES: 80, MEMORY: 90, CPU: 60, CONNECTIONS: 80}
-ENDS_PERCENT = {OPEN_FILES: 75, MEMORY: 85, CPU: 40, CONNECTIONS: 70}
+BEGINS_PERCENT = {OPEN_FILES: 80, MEMORY: 90, CPU: 60, CONNECTIONS: 80, DISK: 100}
+ENDS_PERCENT = {OPEN_FILES: 75, MEMORY: 85, CPU: 40, CONNECTIONS: 70, DISK: 50}
 # Waits for the CPU are counted over this: less says something of a single busy moment.
 CPU_WINDOW_MS = 10_000
 
 
-class Usage(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
     """`cpu_wait_ms`: growing, for how long the event loop's thread was ready to run and got no CPU.
-    `throttled_periods`, `periods`: growing, of the control group. `top_peer`: the address that
-    most of the connections come from, where there are many."""
+    `throttled_periods`, `periods`: growing, of the control group. `stood_still_ms`: growing, for
+    how long the process did not run at all. `top_peer`: the address that most of the connections
+    come from, where there are many. `sync_ms`: that a sync of the disk takes."""
 
     open_files: int = 0
     open_files_limit: int = 0
@@ -32,6 +37,8 @@ class Usage(NamedTuple):
     cpu_wait_ms: int = 0
     throttled_periods: int = 0
     periods: int = 0
+    sync_ms: int = 0
+    stood_still_ms: int = 0
 
 
 class PressureJudge:
@@ -64,6 +71,7 @@ class PressureJudge:
         of_one = f"from {usage.top_peer}"
         yield CONNECTIONS, usage.top_peer_connections, self._max_connections, of_one
         yield MEMORY, usage.memory_bytes, usage.memory_limit_bytes, ""
+        yield DISK, usage.sync_ms, SLOW_SYNC_MS, ""
         began_ms, before = self._looks[0]
         passed_ms = now_ms - began_ms
         if passed_ms < CPU_WINDOW_MS * 9 // 10:
@@ -75,10 +83,14 @@ class PressureJudge:
             if periods > 0
             else 0
         )
-        if throttled_ms > waited_ms:
-            yield CPU, throttled_ms, passed_ms, "its control group is throttled (cpu.max)"
-        else:
-            yield CPU, waited_ms, passed_ms, "it was ready to run, and others had the CPU"
+        stood_still_ms = usage.stood_still_ms - before.stood_still_ms
+        used_ms, detail = max(
+            (waited_ms, "it was ready to run, and others had the CPU"),
+            (throttled_ms, "its control group is throttled (cpu.max)"),
+            (stood_still_ms, "its process, or its machine, stood still again and again"),
+            key=lambda waits: waits[0],
+        )
+        yield CPU, used_ms, passed_ms, detail
 
 
 def _of_files(usage: Usage) -> str:

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 
 class Pressure(NamedTuple):
-    """`used` and `limit`: files, bytes, or of the CPU milliseconds of waiting in as many that
-    passed. `detail`: what uses it, for people; may be empty."""
+    """`used` and `limit`: files, bytes, of the CPU milliseconds of waiting in as many that
+    passed, or of the disk the milliseconds that a sync takes and those from which on it is slow.
+    `detail`: what uses it, for people; may be empty."""
 
     resource: str
     used: int

@@ -20,6 +20,7 @@ from tidelog_runtime.metadata.store import (
 )
 from tidelog_runtime.pressure.judging import PressureJudge, Usage
 from tidelog_runtime.pressure.records import Pressure, encode_pressures
+from tidelog_runtime.pressure.standstill import StandstillMeter
 
 INTERVAL_SECONDS = 2.0
 # What is reported outlives its process by so much at the most: a process that ran out of memory is
@@ -34,9 +35,22 @@ WRITE_TIMEOUT_SECONDS = 3.0
 _log = structlog.get_logger()
 
 
+class HasRegistered:
+    """Whether it was registered once in this process: a process that is short of CPU may lose its
+    lease again and again, and is to say why."""
+
+    def __init__(self, is_registered: Callable[[], bool]) -> None:
+        self._is_registered = is_registered
+        self._has = False
+
+    def __call__(self) -> bool:
+        self._has = self._has or self._is_registered()
+        return self._has
+
+
 class PressureReports:
     """`look`: what the process uses; may block for some milliseconds. `may_write`: whether the
-    store is known to be that of this broker's cluster."""
+    store is known to be that of this broker's cluster. `standstill`: measures while it reports."""
 
     def __init__(
         self,
@@ -46,7 +60,9 @@ class PressureReports:
         look: Callable[[], Usage],
         may_write: Callable[[], bool],
         max_connections: int = 0,
+        standstill: StandstillMeter | None = None,
     ) -> None:
+        self.standstill = standstill
         self._may_write = may_write
         self._store = store
         self._key = key
@@ -117,12 +133,16 @@ def _differs(written: Sequence[Pressure] | None, current: Sequence[Pressure]) ->
 
 @asynccontextmanager
 async def reporting_pressure(reports: PressureReports) -> AsyncIterator[None]:
+    if reports.standstill is not None:
+        reports.standstill.start()
     task = asyncio.create_task(_running(reports), name="pressure-reports")
     try:
         yield
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+        if reports.standstill is not None:
+            await asyncio.to_thread(reports.standstill.stop)
 
 
 async def _running(reports: PressureReports) -> None:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tidelog_runtime.pressure.judging import Usage
+from tidelog_runtime.pressure.standstill import StandstillMeter
 
 _PROC = Path("/proc/self")
 _CGROUP = Path("/sys/fs/cgroup")
@@ -20,24 +21,27 @@ _NO_LIMIT_BYTES = 1 << 60
 MANY_SOCKETS = 200
 
 
-def look_at_process(ports: Collection[int] = ()) -> Usage:
-    """`ports`: those that it listens on."""
+def look_at_process(
+    ports: Collection[int] = (), standstill: StandstillMeter | None = None
+) -> Usage:
+    """`ports`: those that it listens on. `standstill`: that of this process."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     open_files, sockets = _open_files(limit)
     peer, connections = _top_peer(ports) if sockets >= MANY_SOCKETS else ("", 0)
     memory, memory_limit = _memory()
     throttled, periods = _throttling()
     return Usage(
-        open_files,
-        limit,
-        sockets,
-        peer,
-        connections,
-        memory,
-        memory_limit,
-        _cpu_wait_ms(),
-        throttled,
-        periods,
+        open_files=open_files,
+        open_files_limit=limit,
+        sockets=sockets,
+        top_peer=peer,
+        top_peer_connections=connections,
+        memory_bytes=memory,
+        memory_limit_bytes=memory_limit,
+        cpu_wait_ms=_cpu_wait_ms(),
+        throttled_periods=throttled,
+        periods=periods,
+        stood_still_ms=0 if standstill is None else standstill.total_ms,
     )
 
 

@@ -10,7 +10,6 @@ from tidelog.caller_limits import Callers
 from tidelog.client.explaining import Explainer
 from tidelog.inspection.model import (
     Explanation,
-    LimitedClient,
     Scope,
     ServiceState,
     StateRequest,
@@ -32,13 +31,7 @@ class Explained:
 
     async def describe(self, request: StateRequest) -> ServiceState:
         state = await self._described.describe(request)
-        limited = [
-            LimitedClient(
-                each.address, each.limit, each.value, each.requests, state.now_ms - each.last_ms
-            )
-            for each in self._callers.reached(state.now_ms)
-        ]
-        return dataclasses.replace(state, limited_clients=limited)
+        return dataclasses.replace(state, limited_clients=self._callers.limited(state.now_ms))
 
     async def explain(self, scope: Scope, timeout_ms: int) -> Explanation:
         return await self._explainer.explain((), scope, timeout_ms, self.describe)

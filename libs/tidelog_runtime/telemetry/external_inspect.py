@@ -50,12 +50,12 @@ def tell_externally(state: pb.DescribeServiceResponse, addresses: ExternalAddres
     elif state.HasField("controller"):
         state.address = addresses.of_controller(state.id, state.address)
         _tell_known(state.controller, addresses)
-        for missing in state.controller.missing_controllers:
-            missing.address = addresses.in_text(missing.address)
         state.controller.active_address = addresses.of(state.controller.active_address)
 
 
 def _tell_known(known: pb.BrokerState | pb.ControllerState, addresses: ExternalAddresses) -> None:
+    for missing in known.missing_controllers:
+        missing.address = addresses.in_text(missing.address)
     for broker in known.registered:
         broker.address = addresses.of_broker(broker.broker_id, broker.address)
     for departure in known.departures:

@@ -12,7 +12,8 @@ import logging
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, TextIO
+from contextlib import suppress
+from typing import NamedTuple, TextIO, cast
 
 import structlog
 from structlog.dev import Column, ConsoleRenderer, KeyValueColumnFormatter
@@ -20,6 +21,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 from tidelog.state_changes.json_form import format_time
 from tidelog_runtime.clock import Clock, SystemClock
+from tidelog_runtime.telemetry.memory_errors import MemoryErrors
 
 _LEADING_KEYS = ("time", "level", "service", "event")
 # For people: what of a state change happened and to what, then its numbers, then the rest.
@@ -38,7 +40,7 @@ def configure_logging(
     **bound: object,
 ) -> None:
     """Called once, by the composition root. `bound` (broker_id=3) is on every line."""
-    output = stream if stream is not None else sys.stderr
+    output = cast(TextIO, _Lossy(stream if stream is not None else sys.stderr))
     level = logging.getLevelNamesMapping()[log_level.upper()]
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -85,6 +87,25 @@ def write_lines(lines: Iterable[Line]) -> None:
     for line in lines:
         write = getattr(log, line.level)
         write(line.event, time=line.time, service=line.service, **line.fields)
+
+
+class _Lossy:
+    """A disk that is full, or a pipe that nobody reads any more, costs lines and ends no service:
+    what a broker does of a full disk of its own is not to depend on the disk of its log."""
+
+    def __init__(self, output: TextIO) -> None:
+        self._output = output
+
+    def write(self, text: str) -> None:
+        with suppress(OSError):
+            self._output.write(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._output.flush()
+
+    def isatty(self) -> bool:
+        return self._output.isatty()
 
 
 class _JsonLines:
@@ -162,6 +183,15 @@ def _order_for_people(_logger: WrappedLogger, _method: str, event: EventDict) ->
     return {**leading, **event, **last}
 
 
+def _tell_of_memory() -> None:
+    structlog.get_logger().critical(
+        "out_of_memory",
+        why="the process may not use more memory: requests fail, and it may end at any moment",
+        remedy="raise its limit (ulimit -v, or that of its container), or give it fewer "
+        "partitions and smaller requests",
+    )
+
+
 def _route_standard_logging(
     shared: list[Processor], renderers: list[Processor], output: TextIO, level: int
 ) -> None:
@@ -172,6 +202,7 @@ def _route_standard_logging(
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
         )
     )
+    handler.addFilter(MemoryErrors(_tell_of_memory))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(max(level, logging.WARNING))

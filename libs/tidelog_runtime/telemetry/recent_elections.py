@@ -1,18 +1,21 @@
 """How often the cluster has changed its controller, leaders and registrations lately, by what this
-service has done and reported. No I/O."""
+service has done, seen and reported. No I/O."""
 
 from __future__ import annotations
 
 from collections import deque
 
+from tidelog.inspection.broker_links import LeaseEnds
 from tidelog.inspection.model import NOT_KNOWN, RecentElections
 from tidelog.model import TopicPartition
-from tidelog.state_changes.event import Kind, Stage, StateChange
+from tidelog.state_changes.event import Cause, Kind, Stage, StateChange
 from tidelog_runtime.clock import Clock
 
 WINDOW_MS = 120_000
 # Of one partition, and of the controller: more within the window are counted as so many.
 MAX_COUNTED = 100
+# Of brokers whose leases ended within the window.
+MAX_BROKERS = 1_000
 _ROLES = (Kind.BECOME_LEADER, Kind.BECOME_FOLLOWER)
 
 
@@ -87,4 +90,33 @@ class ElectionCounts:
         last = min((ages[-1] for ages in (controllers, lost, leaders) if ages), default=NOT_KNOWN)
         return RecentElections(
             len(controllers), len(lost), len(leaders), most.topic, most.partition, WINDOW_MS, last
+        )
+
+
+class LeaseEndCounts:
+    """A sink of a controller's `StateChangeLog`: whose leases ended. A broker that stops, or whose
+    process is seen to end, does not count."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._ended: dict[int, _Times] = {}
+
+    def take(self, change: StateChange) -> None:
+        if change.kind is not Kind.BROKER_LEFT or change.cause is not Cause.BROKER_LEASE_ENDED:
+            return
+        times = self._ended.pop(change.broker, None) or _Times()
+        times.add(self._clock.monotonic_ms())
+        self._ended[change.broker] = times
+        if len(self._ended) > MAX_BROKERS:
+            # The one whose last lease ended first.
+            del self._ended[next(iter(self._ended))]
+
+    @property
+    def recent(self) -> tuple[LeaseEnds, ...]:
+        now_ms = self._clock.monotonic_ms()
+        ages = {broker: self._ended[broker].ages(now_ms) for broker in sorted(self._ended)}
+        return tuple(
+            LeaseEnds(broker, len(of_it), WINDOW_MS, of_it[-1])
+            for broker, of_it in ages.items()
+            if of_it
         )

@@ -238,7 +238,8 @@ CLOCK_SKEW = gauge(
     "By how much another broker's clock is ahead of this one's, as its replica fetches and "
     "answers carry it; negative: behind.",
     "Beyond 5 s either way put the clocks right (`chronyc tracking`): timestamps, retention by "
-    "time and the order of events rest on them.",
+    "time and the order of events rest on them. One that most others are over 60 s ahead of dates "
+    "what it leads by their time.",
     labels=("peer",),
     bound=MAX_HEARD_CLOCKS,
 )
@@ -338,8 +339,9 @@ DIGESTS_COMPARED = counter(
 )
 DIGESTS_NOT_COMPARED = counter(
     "tidelog_digest_ranges_not_compared_total",
-    "Ranges that followers reported and that were not compared, because too many others waited to "
-    "be read from the disk. The next pass of the scrub reports them again.",
+    "Ranges that followers reported and that were not compared: too many others waited to be read "
+    "from the disk, the read had no result, or a batch of the range is unreadable. The next pass "
+    "of the scrub reports them again.",
     "Look whether many brokers scrub at full rate at once.",
 )
 DIVERGENCES_FOUND = counter(

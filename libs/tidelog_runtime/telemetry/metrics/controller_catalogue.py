@@ -6,6 +6,7 @@ from __future__ import annotations
 from itertools import product
 
 from tidelog.errors import ErrorCode
+from tidelog.inspection.gateways import GATEWAY_STATES
 from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_runtime.telemetry.metrics.broker_catalogue import (
     MAX_PEER_SERIES,
@@ -115,6 +116,14 @@ ACTIVE = gauge(
     "tidelog_controller_active",
     "1 on the active controller, 0 on one that stands by.",
     "The sum must be 1. At 0 nobody elects leaders: look at etcd and at the controllers' logs.",
+)
+GATEWAYS = gauge(
+    "tidelog_gateways",
+    "Gateways (REST API and console) that announced themselves to this controller within the last "
+    "day, by state: alive, silent (for ten seconds or longer) or stopped in order.",
+    "Where one is silent run `tidelog explain`: it says which, since when, and what to do.",
+    labels=("state",),
+    bound=len(GATEWAY_STATES),
 )
 CONTROLLER_EPOCH = gauge(
     "tidelog_controller_epoch",
@@ -298,6 +307,7 @@ CONTROLLER_METRICS = (
     CLIENT_REQUESTS,
     CLIENT_REJECTIONS,
     ACTIVE,
+    GATEWAYS,
     CONTROLLER_EPOCH,
     CONTROLLER_ELECTIONS,
     EVENT_DURATION,

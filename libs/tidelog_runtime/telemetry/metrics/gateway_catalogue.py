@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from tidelog.caller_limits import GATEWAY_LIMITS
 from tidelog_runtime.telemetry.metrics.metric import counter, gauge, histogram
 from tidelog_runtime.telemetry.metrics.service_catalogue import (
     BUILD_INFO,
+    CLIENT_REJECTIONS,
     EVENT_LOOP_LAG,
     EVENT_LOOP_SILENT,
     REQUEST_BUCKETS,
@@ -48,6 +50,9 @@ GATEWAY_OVERVIEW_AGE = gauge(
     "Look at `parts` of /v1/cluster/overview: it says what does not answer.",
 )
 
+# The alert on it counts those of gateways as well.
+GATEWAY_REJECTIONS = CLIENT_REJECTIONS.of((limit,) for limit in GATEWAY_LIMITS)
+
 GATEWAY_METRICS = (
     BUILD_INFO,
     EVENT_LOOP_LAG,
@@ -59,4 +64,5 @@ GATEWAY_METRICS = (
     GATEWAY_PENDING,
     GATEWAY_STREAMS,
     GATEWAY_OVERVIEW_AGE,
+    GATEWAY_REJECTIONS,
 )

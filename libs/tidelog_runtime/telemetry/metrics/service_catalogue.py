@@ -82,7 +82,7 @@ STORE_DURATION = histogram(
 )
 STORE_ERRORS = counter(
     "tidelog_store_errors_total",
-    "Requests that etcd did not answer.",
+    "Requests that etcd did not answer, or rejected for want of room.",
     "Look whether etcd has a quorum: records are written and read all the same, but no leader "
     "is elected.",
     labels=("operation",),
@@ -90,8 +90,10 @@ STORE_ERRORS = counter(
 )
 STORE_UNREACHABLE = gauge(
     "tidelog_store_unreachable_seconds",
-    "For how long etcd has not answered this service; 0: it answers.",
-    "Start etcd, or mend the network to etcd_endpoints; meanwhile no leader is elected.",
+    "For how long etcd has not answered this service, or has rejected its writes; 0: it does "
+    "neither.",
+    "Start etcd, mend the network to etcd_endpoints, or make room in etcd (`tidelog explain` says "
+    "which); meanwhile no leader is elected.",
 )
 REQUEST_DURATION = histogram(
     "tidelog_request_duration_seconds",
@@ -116,7 +118,8 @@ CLIENT_REQUESTS = gauge(
 )
 CLIENT_REJECTIONS = counter(
     "tidelog_client_rejected_requests_total",
-    "Requests that were rejected because their client, or all clients, had too many at once.",
+    "Requests that were rejected, and idle connections that were closed, because their client, or "
+    "all clients, had too many at once.",
     "The service's log names the client's address and the limit; let it share one producer or "
     "consumer, or raise the setting that the label names.",
     labels=("limit",),

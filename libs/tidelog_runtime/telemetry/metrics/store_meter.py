@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.inspection.model import NOT_KNOWN, StoreHealth
+from tidelog.inspection.model import StoreHealth
 from tidelog_runtime.telemetry.metrics.recording import Counts, Distributions
 from tidelog_runtime.telemetry.metrics.service_catalogue import (
     STORE_DURATION,
@@ -27,5 +27,5 @@ class StoreMeter:
     def tell(self, sheet: Sheet, health: StoreHealth) -> None:
         sheet.tell_distributions(self._durations)
         sheet.tell_counts(self._errors)
-        away_ms = 0 if health.unreachable_ms == NOT_KNOWN else health.unreachable_ms
+        away_ms = max(0, health.unreachable_ms, health.rejects_writes_ms)
         sheet.tell(STORE_UNREACHABLE, away_ms / 1000)

@@ -1,0 +1,10 @@
+"""What Python raises where the process may not use more memory."""
+
+from __future__ import annotations
+
+
+def is_memory_shortage(error: BaseException | None) -> bool:
+    """A thread that cannot be started lacks memory for its stack, mostly."""
+    if isinstance(error, RuntimeError):
+        return "can't start new thread" in str(error)
+    return isinstance(error, MemoryError)

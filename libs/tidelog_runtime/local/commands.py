@@ -1,0 +1,52 @@
+"""The commands that start a local cluster or one of its parts again, as `make up` prints them: each
+names the directory and the options that the cluster was started with, so it concerns this very
+cluster from whatever directory and shell it is run."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from tidelog_runtime.local.cluster_file import ClusterFile
+
+ETCD_VARIABLE = "TIDELOG_ETCD"
+PROGRAM = "tidelog_runtime.local"
+
+
+class ClusterOptions(NamedTuple):
+    """What a cluster was started with. `etcd`: host:port; empty: the embedded one."""
+
+    brokers: int
+    controllers: int
+    gateway: bool
+    etcd: str
+
+
+def options_of(parts: ClusterFile) -> ClusterOptions:
+    return ClusterOptions(
+        len(parts.brokers),
+        len(parts.controllers),
+        parts.gateway is not None,
+        "" if parts.embedded_etcd else parts.etcd,
+    )
+
+
+def cluster_command(directory: Path, options: ClusterOptions | None) -> str:
+    """`options` None: no cluster was started in the directory yet."""
+    words = _program(directory)
+    if options is None:
+        return shlex.join(words)
+    words += ["--brokers", str(options.brokers), "--controllers", str(options.controllers)]
+    words.append("--gateway" if options.gateway else "--no-gateway")
+    etcd = f"{ETCD_VARIABLE}={shlex.quote(options.etcd)} " if options.etcd else ""
+    return etcd + shlex.join(words)
+
+
+def part_command(directory: Path, part: str) -> str:
+    return shlex.join([*_program(directory), "--start", part])
+
+
+def _program(directory: Path) -> list[str]:
+    return [sys.executable, "-m", PROGRAM, "--directory", str(directory.absolute())]

@@ -1,0 +1,50 @@
+"""Whether the disk of a local cluster has room, said in a line."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tidelog_runtime.local.errors import ClusterError
+
+# The embedded etcd sets aside two log files of 64 MB at its first start; a later one makes one
+# of them again.
+FIRST_START_BYTES = 160_000_000
+LATER_START_BYTES = 80_000_000
+# With less, a service that cannot write is taken for one whose disk is full.
+FULL_BYTES = 1_000_000
+
+
+class DiskFullError(ClusterError):
+    """The disk of the cluster's directory has no room."""
+
+
+def free_bytes(directory: Path) -> int:
+    """Of the disk that has the directory, or is to have it; 0: it can take no more files."""
+    there = directory
+    while not there.exists():
+        there = there.parent
+    disk = os.statvfs(there)
+    # A file system that makes inodes as it needs them says that it has none at all.
+    if disk.f_files and not disk.f_favail:
+        return 0
+    return disk.f_bavail * disk.f_frsize
+
+
+def is_full(directory: Path) -> bool:
+    return free_bytes(directory) < FULL_BYTES
+
+
+def check_space(directory: Path, needed_bytes: int = FULL_BYTES) -> None:
+    """Raises `DiskFullError` where less is free."""
+    if free_bytes(directory) < needed_bytes:
+        raise disk_full(directory, needed_bytes)
+
+
+def disk_full(directory: Path, needed_bytes: int = FULL_BYTES) -> DiskFullError:
+    free = free_bytes(directory)
+    return DiskFullError(
+        f"the disk of {directory} has {free / 1_000_000:.1f} MB free, and at least "
+        f"{needed_bytes / 1_000_000:.0f} MB are needed to start; free some of it, or choose a "
+        "directory on another disk"
+    )

@@ -1,0 +1,203 @@
+"""Closes idle connections of an address that has more than `max_connections_per_client`.
+
+gRPC has no limit on connections and reports none that carries no request, but the sockets are this
+process's own. To close one, its receiving and sending are shut down: gRPC finds that the other side
+has left. A request that arrives in that moment ends with UNAVAILABLE, as at any lost connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import socket
+import struct
+import threading
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import structlog
+
+from tidelog.caller_limits import Callers, address_of
+from tidelog_runtime.clock import Clock
+
+INTERVAL_SECONDS = 2.0
+# What received anything later than this may be about to carry a request.
+MIN_IDLE_MS = 1_000
+# Between two turns of the event loop.
+CLOSED_PER_TURN = 50
+# Descriptors that are looked at where the directory of them cannot be opened.
+_MAX_DESCRIPTORS = 1 << 16
+# `tcpi_last_data_recv` of `struct tcp_info` (linux/tcp.h): milliseconds.
+_LAST_RECEIVED = struct.Struct("52xI")
+
+_log = structlog.get_logger()
+
+
+class Connection(NamedTuple):
+    """One that was accepted. `peer`: as gRPC writes it. `idle_ms`: since anything came by it."""
+
+    descriptor: int
+    peer: str
+    idle_ms: int
+
+
+class SocketTable:
+    """The sockets of this process. A socket is looked at through a descriptor that is kept for
+    that: its own may be closed at any time, and no other one may be left."""
+
+    def __init__(self) -> None:
+        self._null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        self._slot = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        # The thread that looks may outlive the task that waits for it, and by then the numbers of
+        # these two may be those of other files.
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Waits for `accepted`, which finds nothing from then on."""
+        with self._lock:
+            self._is_closed = True
+            os.close(self._slot)
+            os.close(self._null)
+
+    def accepted(self, ports: Collection[int], more_than: int) -> list[Connection]:
+        """Those at these local ports; none where there are not `more_than` open files in all.
+        Blocks for some milliseconds for each thousand."""
+        with self._lock:
+            descriptors = [] if self._is_closed else _descriptors()
+            if len(descriptors) <= more_than:
+                return []
+            found: list[Connection] = []
+            for descriptor in descriptors:
+                with self._looking_at(descriptor) as sock:
+                    connection = _connection(descriptor, sock, ports) if sock is not None else None
+                    if connection is not None:
+                        found.append(connection)
+            return found
+
+    def shut_down(self, wanted: Connection, ports: Collection[int]) -> bool:
+        """Unless it has received something, or is another one by now."""
+        with self._looking_at(wanted.descriptor) as sock:
+            if sock is None:
+                return False
+            now = _connection(wanted.descriptor, sock, ports)
+            if now is None or now.peer != wanted.peer or now.idle_ms < MIN_IDLE_MS:
+                return False
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+        return True
+
+    @contextmanager
+    def _looking_at(self, descriptor: int) -> Iterator[socket.socket | None]:
+        """None: it is no socket, or closed."""
+        if descriptor in (self._slot, self._null):
+            yield None
+            return
+        try:
+            os.dup2(descriptor, self._slot, inheritable=False)
+            sock = socket.socket(fileno=self._slot)
+        except OSError:
+            yield None
+            return
+        try:
+            yield sock
+        finally:
+            sock.detach()
+            # The connection is not to outlive its own descriptor.
+            os.dup2(self._null, self._slot, inheritable=False)
+
+
+def _descriptors() -> list[int]:
+    try:
+        return [int(path.name) for path in Path("/proc/self/fd").iterdir()]
+    except OSError:
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return list(range(min(limit, _MAX_DESCRIPTORS)))
+
+
+def _connection(descriptor: int, sock: socket.socket, ports: Collection[int]) -> Connection | None:
+    if sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return None
+    try:
+        if sock.getsockname()[1] not in ports:
+            return None
+        host, port = sock.getpeername()[:2]
+        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _LAST_RECEIVED.size)
+        (idle_ms,) = _LAST_RECEIVED.unpack(info)
+    except (OSError, struct.error):
+        # It listens, or is gone.
+        return None
+    host = host.removeprefix("::ffff:") if "." in host else host
+    peer = f"ipv6:%5B{host}%5D:{port}" if ":" in host else f"ipv4:{host}:{port}"
+    return Connection(descriptor, peer, idle_ms)
+
+
+def surplus(
+    connections: Iterable[Connection], limit: int, is_busy: Callable[[str], bool]
+) -> list[Connection]:
+    """Which idle ones are to be closed, so that no address has more than the limit: those first
+    that have been idle for longest."""
+    by_address: dict[str, list[Connection]] = defaultdict(list)
+    for connection in connections:
+        by_address[address_of(connection.peer)].append(connection)
+    found: list[Connection] = []
+    for of_address in by_address.values():
+        too_many = len(of_address) - limit
+        if too_many <= 0:
+            continue
+        idle = [c for c in of_address if c.idle_ms >= MIN_IDLE_MS and not is_busy(c.peer)]
+        idle.sort(key=lambda connection: -connection.idle_ms)
+        found += idle[:too_many]
+    return found
+
+
+class IdleConnections:
+    """`ports`: those that the process listens on for `callers`."""
+
+    def __init__(self, callers: Callers, ports: Collection[int], clock: Clock) -> None:
+        self._callers = callers
+        self._ports = ports
+        self._clock = clock
+        self._table = SocketTable()
+
+    async def step(self) -> None:
+        limit = self._callers.limits.max_connections_per_client
+        found = await asyncio.to_thread(self._table.accepted, self._ports, limit)
+        for number, connection in enumerate(surplus(found, limit, self._callers.is_busy), 1):
+            # It may carry one by now.
+            if self._callers.is_busy(connection.peer):
+                continue
+            if self._table.shut_down(connection, self._ports):
+                self._callers.closed(address_of(connection.peer), self._clock.wall_ms())
+            if number % CLOSED_PER_TURN == 0:
+                await asyncio.sleep(0)
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            try:
+                await self.step()
+            except OSError as error:
+                _log.warning("idle_connections_not_checked", reason=str(error))
+            await asyncio.sleep(INTERVAL_SECONDS)
+
+    def close(self) -> None:
+        self._table.close()
+
+
+@asynccontextmanager
+async def closing_idle_connections(
+    callers: Callers, ports: Collection[int], clock: Clock
+) -> AsyncIterator[None]:
+    idle = IdleConnections(callers, ports, clock)
+    task = asyncio.create_task(idle.run(), name="idle-connections")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        idle.close()

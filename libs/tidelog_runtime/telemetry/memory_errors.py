@@ -1,0 +1,38 @@
+"""What libraries log where a process may not use more memory: one request after the other fails,
+each with a traceback, until the process ends without another word."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from tidelog.memory_shortage import is_memory_shortage
+
+INTERVAL_SECONDS = 10.0
+
+
+class MemoryErrors(logging.Filter):
+    """Calls `tell` for the first record of a shortage of memory, and lets it pass; of those that
+    follow one in INTERVAL_SECONDS, without a traceback."""
+
+    def __init__(
+        self, tell: Callable[[], None], seconds: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__()
+        self._tell = tell
+        self._seconds = seconds
+        self._passed_at: float | None = None
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not record.exc_info or not is_memory_shortage(record.exc_info[1]):
+            return True
+        now = self._seconds()
+        if self._passed_at is None:
+            self._tell()
+        elif now - self._passed_at < INTERVAL_SECONDS:
+            return False
+        else:
+            record.exc_info = None
+        self._passed_at = now
+        return True
