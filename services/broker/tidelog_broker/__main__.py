@@ -13,7 +13,8 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePath
 from types import ModuleType
@@ -29,6 +30,7 @@ from grpc_reflection.v1alpha import reflection
 from tidelog import record_batch
 from tidelog.caller_limits import Callers
 from tidelog.client.explaining import Explainer
+from tidelog.memory_shortage import is_memory_shortage
 from tidelog.model import Batch
 from tidelog.rpc.admission import new_callers
 from tidelog.rpc.channels import new_server
@@ -55,8 +57,10 @@ from tidelog_broker.edge.replica_control_service import ReplicaControlService
 from tidelog_broker.edge.replica_service import ReplicaService
 from tidelog_broker.edge.scrub_service import ScrubService
 from tidelog_broker.edge.start_gate import StartGate
-from tidelog_broker.life import live
+from tidelog_broker.life import EXIT_FAULT, live
 from tidelog_broker.log.disk import OsDisk
+from tidelog_broker.log.disk_reserve import with_reserve
+from tidelog_broker.log.errors import describe_os_error
 from tidelog_broker.membership.known_services import CachedServices
 from tidelog_broker.membership.rejected_start import report_rejected_start
 from tidelog_broker.metrics.broker_metrics import BrokerMetrics
@@ -68,9 +72,10 @@ from tidelog_broker.metrics.request_meter import (
 from tidelog_broker.storage.data_directory import (
     DataDirectory,
     DataDirectoryError,
-    stored_directory_id,
+    stored_identity,
 )
 from tidelog_broker.storage.disk_use import disk_use
+from tidelog_broker.storage.sync_times import SyncTimes
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.config import load
 from tidelog_runtime.external_addresses import ExternalAddresses
@@ -78,8 +83,16 @@ from tidelog_runtime.garbage_collection import collecting_garbage
 from tidelog_runtime.metadata.broker_directories import RejectedStart, RejectionCause
 from tidelog_runtime.metadata.etcd import EtcdStore
 from tidelog_runtime.metadata.keys import Keys
-from tidelog_runtime.pressure.reporting import PressureReports, reporting_pressure
+from tidelog_runtime.metadata.store import StoreError
+from tidelog_runtime.pressure.idle_connections import closing_idle_connections
+from tidelog_runtime.pressure.reporting import (
+    HasRegistered,
+    PressureReports,
+    reporting_pressure,
+)
+from tidelog_runtime.pressure.standstill import StandstillMeter
 from tidelog_runtime.pressure.usage import look_at_process
+from tidelog_runtime.started_threads import started_executor
 from tidelog_runtime.telemetry.explained import Explained
 from tidelog_runtime.telemetry.external_inspect import ExternalInspectServicer
 from tidelog_runtime.telemetry.inspect_service import InspectServicer
@@ -96,6 +109,8 @@ from tidelog_runtime.telemetry.state_change_publisher import publishing
 
 MAX_DECOMPRESSED_BATCH_BYTES = 64 << 20
 SERVER_GRACE_S = 1.0
+# After a fault, for all that the end of the process does but to hand its partitions over.
+END_AFTER_FAULT_S = 10.0
 # Enough for all syncs, flushes and cold reads at once, so that none waits for the others' turn.
 MAX_BLOCKING_THREADS = 24
 EXIT_CANNOT_START = 1
@@ -122,7 +137,7 @@ def hold_lock(data_dir: Path) -> TextIO:
         raise StartError(
             f"{data_dir} is in use by another broker process; stop that one, or give this one its "
             "own data_dir",
-            RejectionCause.DATA_DIRECTORY,
+            RejectionCause.DIRECTORY_IN_USE,
         ) from None
     return lock
 
@@ -149,10 +164,13 @@ class Parts(NamedTuple):
     broker: Broker
     metrics: BrokerMetrics | None
     callers: Callers
+    sync_times: SyncTimes
 
 
 def new_broker(config: BrokerConfig) -> Parts:
-    clock, rng, disk = SystemClock(), random.SystemRandom(), OsDisk()
+    clock, rng = SystemClock(), random.SystemRandom()
+    sync_times = SyncTimes(clock)
+    disk = with_reserve(OsDisk(sync_times.timed), PurePath(config.data_dir), clock)
     state_changes = StateChangeLog(config.service, clock)
     metrics = None
     if config.metrics_address is not None:
@@ -184,17 +202,17 @@ def new_broker(config: BrokerConfig) -> Parts:
         host=socket.gethostname(),
         cpu_seconds=time.thread_time,
     )
-    broker.faults.reserve_memory()
+    broker.faults.prepare_end(config.shutdown_timeout_ms / 1_000 + END_AFTER_FAULT_S)
     if metrics is not None:
         metrics.watch(broker.store)
-    return Parts(broker, metrics, new_callers(config.caller_limits))
+    return Parts(broker, metrics, new_callers(config.caller_limits), sync_times)
 
 
 def add_services(
     server: grpc.aio.Server, parts: Parts, health: health_aio.HealthServicer, broker_id: int
 ) -> None:
     """What everybody asks: clients, brokers and controllers."""
-    broker, metrics, _ = parts
+    broker, metrics, *_ = parts
     add_start_gate(server, broker, broker_id)
     replica_fetch: ReplicaFetchCall = broker.replica_fetch
     if metrics is not None:
@@ -238,7 +256,7 @@ def add_external_services(
 
 
 def client_service_of(parts: Parts) -> BrokerService:
-    broker, metrics, _ = parts
+    broker, metrics, *_ = parts
     if metrics is None:
         return client_service(broker)
     return MeteredBrokerService(broker, metrics.requests)
@@ -277,7 +295,7 @@ def listen(server: grpc.aio.Server, address: str, setting: str) -> str:
 
 def serve_metrics(config: BrokerConfig, parts: Parts) -> MetricsServer | None:
     """From now on, while the logs are opened, too. Raises `MetricsUnavailableError`."""
-    broker, metrics, callers = parts
+    broker, metrics, callers, _ = parts
     if metrics is None:
         return None
     collect = partial(metrics.collect, broker)
@@ -314,7 +332,7 @@ async def run(config: BrokerConfig) -> int:
     """Serves until a signal or a fault; returns the exit status."""
     stop_requested = asyncio.Event()
     loop = asyncio.get_running_loop()
-    loop.set_default_executor(ThreadPoolExecutor(MAX_BLOCKING_THREADS, "blocking"))
+    loop.set_default_executor(started_executor(MAX_BLOCKING_THREADS, "blocking"))
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signal_number, stop_requested.set)
     parts = new_broker(config)
@@ -329,6 +347,7 @@ async def run(config: BrokerConfig) -> int:
         servers.append(new_server(parts.callers))
         add_external_services(servers[1], parts, health, config)
         listening.append(listen(servers[1], config.external_listen, "external_listen"))
+    ports = [int(address.rpartition(":")[2]) for address in listening]
     edge = GrpcEdge(servers, health, config.advertised_address or bound)
     metrics_server = serve_metrics(config, parts)
 
@@ -339,7 +358,8 @@ async def run(config: BrokerConfig) -> int:
         async with (
             collecting_garbage(),
             publishing(broker.state_changes, live_brokers, config) as hasten_publishing,
-            reporting_pressure(pressure_reports(config, broker, listening)),
+            reporting_pressure(pressure_reports(config, parts, ports)),
+            closing_idle_connections(parts.callers, ports, SystemClock()),
         ):
             return await live(broker, edge, stop_requested, on_left=hasten_publishing)
     finally:
@@ -348,44 +368,58 @@ async def run(config: BrokerConfig) -> int:
         broker.state_changes.flush()
 
 
-def pressure_reports(
-    config: BrokerConfig, broker: Broker, addresses: Sequence[str]
-) -> PressureReports:
-    """`addresses`: that it listens on."""
-    ports = [int(address.rpartition(":")[2]) for address in addresses]
+def pressure_reports(config: BrokerConfig, parts: Parts, ports: Sequence[int]) -> PressureReports:
+    """`ports`: those that it listens on."""
+    broker, sync_times = parts.broker, parts.sync_times
     key = Keys(config.cluster).pressure(config.broker_id)
+    standstill = StandstillMeter()
     reports = PressureReports(
         broker.store,
         key,
         SystemClock(),
-        partial(look_at_process, ports),
-        lambda: config.broker_id in broker.cache.brokers,
+        lambda: replace(look_at_process(ports, standstill), sync_ms=sync_times.typical_ms()),
+        HasRegistered(lambda: config.broker_id in broker.cache.brokers),
         config.max_connections_per_client,
+        standstill,
     )
     broker.inspection.own_pressures = lambda: reports.current
+    broker.inspection.standstills = standstill.recent
     return reports
 
 
-async def report_rejection(config: BrokerConfig, error: Exception) -> None:
-    """Tells the cluster why this broker does not start, where etcd can be reached."""
-    cause = getattr(error, "cause", None)
-    if cause is None:
-        cause = RejectionCause.DISK if isinstance(error, OSError) else RejectionCause.OTHER
+async def report_rejection(config: BrokerConfig, error: Exception, why: str) -> None:
+    """Reports to the cluster why this broker does not start, where etcd can be reached."""
     clock = SystemClock()
+    identity = stored_identity(OsDisk(), config.data_dir)
     rejected = RejectedStart(
-        cause,
-        str(error),
+        cause_of(error),
+        why,
         clock.wall_ms(),
         config.advertised_address or config.listen,
         socket.gethostname(),
         str(config.data_dir),
-        stored_directory_id(OsDisk(), config.data_dir),
+        identity.directory_id if identity is not None else "",
     )
     store = EtcdStore(config.etcd_endpoints, clock=clock, rng=random.SystemRandom())
     try:
-        await report_rejected_start(store, Keys(config.cluster), config.broker_id, rejected)
+        await report_rejected_start(store, config.cluster, config.broker_id, rejected, identity)
     finally:
         await store.close()
+
+
+def cause_of(error: Exception) -> RejectionCause:
+    cause = getattr(error, "cause", None)
+    if isinstance(cause, RejectionCause):
+        return cause
+    if isinstance(error, StoreError):
+        return RejectionCause.STORE
+    return RejectionCause.DISK if isinstance(error, OSError) else RejectionCause.OTHER
+
+
+def try_to_report(config: BrokerConfig, error: Exception, why: str) -> None:
+    """Of an error after which this may fail as well."""
+    with suppress(Exception):
+        uvloop.run(report_rejection(config, error, why))
 
 
 def main() -> int:
@@ -399,13 +433,30 @@ def main() -> int:
         lock = hold_lock(config.data_dir)
         with lock:
             return uvloop.run(run(config))
-    except (StartError, DataDirectoryError, MetricsUnavailableError, OSError) as error:
-        _log.critical("cannot_start", why=str(error))
-        uvloop.run(report_rejection(config, error))
+    except (
+        StartError,
+        DataDirectoryError,
+        MetricsUnavailableError,
+        StoreError,
+        OSError,
+    ) as error:
+        why = describe_os_error(error) if isinstance(error, OSError) else str(error)
+        _log.critical("cannot_start", why=why)
+        uvloop.run(report_rejection(config, error, why))
         return EXIT_CANNOT_START
-    except MemoryError:
-        _log.critical("cannot_start", why="the process may not use more memory; raise its limit")
+    except MemoryError as error:
+        why = "the process may not use more memory; raise its limit"
+        _log.critical("cannot_start", why=why)
+        try_to_report(config, error, why)
         return EXIT_CANNOT_START
+    except Exception as error:
+        if is_memory_shortage(error):
+            # Of the event loop's end, which starts a thread: the broker has ended before it.
+            _log.critical("out_of_memory", why="no thread could be started to end the process")
+            return EXIT_FAULT
+        # A defect: without a report `explain` would still name the start before this one.
+        try_to_report(config, error, f"{type(error).__name__}: {error}")
+        raise
 
 
 if __name__ == "__main__":

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+import signal
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import structlog
 
+from tidelog.memory_shortage import is_memory_shortage
 from tidelog_runtime.metadata.store import StoreRolledBackError
 
 _log = structlog.get_logger()
@@ -32,10 +34,14 @@ class Faults:
         self.found = asyncio.Event()
         self.reason = ""
         self._reserve: bytes | None = None
+        self._end_within_s = 0.0
 
-    def reserve_memory(self) -> None:
-        """RESERVED_BYTES, which the first fault gives back."""
+    def prepare_end(self, within_s: float) -> None:
+        """Of this process. Reserves RESERVED_BYTES, which the first fault frees, and has the kernel
+        end the process if it has not ended so long after that fault: starting a thread without
+        memory may never return."""
         self._reserve = bytes(RESERVED_BYTES)
+        self._end_within_s = within_s
 
     def on_end(self, task: asyncio.Task[None]) -> None:
         """A task's done callback."""
@@ -47,9 +53,12 @@ class Faults:
             _log.critical("task_failed", task=task.get_name(), exc_info=error)
             return
         self._reserve = None
+        if self._end_within_s and not self.reason:
+            # Needs neither memory nor the event loop.
+            signal.setitimer(signal.ITIMER_REAL, self._end_within_s)
         self.reason = self.reason or f"task {task.get_name()} failed: {_what_failed(error)}"
         # Where memory or files ran out says nothing of why; any other traceback does.
-        is_shortage = isinstance(error, MemoryError | OSError)
+        is_shortage = is_memory_shortage(error) or isinstance(error, OSError)
         _log.critical(
             "task_failed",
             task=task.get_name(),
@@ -60,10 +69,11 @@ class Faults:
 
 
 def _what_failed(error: BaseException) -> str:
-    if isinstance(error, MemoryError):
+    if is_memory_shortage(error):
         return (
-            "MemoryError: the process may not use more memory; raise its limit (ulimit -v, or that "
-            "of its container), or give it fewer partitions and smaller requests"
+            f"{type(error).__name__}: the process may not use more memory; raise its limit "
+            "(ulimit -v, or that of its container), or give it fewer partitions and smaller "
+            "requests"
         )
     return f"{type(error).__name__}: {error}"
 

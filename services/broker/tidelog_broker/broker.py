@@ -20,8 +20,9 @@ import structlog
 from tidelog.inspection.model import OPENS_LOGS, READS_METADATA, REGISTERS, TAKES_STATES
 from tidelog.state_changes.event import NO_CHANGE, Cause, Kind, Stage
 from tidelog_broker.background import Faults, RunBlocking, retry_pause
-from tidelog_broker.clock_check import AppendClock, ClockCheck, Doubt, Reading, SteadyClock, hearing
+from tidelog_broker.clock_check import ClockCheck, Doubt, Reading, hearing, own_clocks
 from tidelog_broker.config import BrokerConfig
+from tidelog_broker.damage.batch_restores import BatchRestores
 from tidelog_broker.damage.digest_check import DigestCheck
 from tidelog_broker.damage.disk_reports import DiskReports, disk_probe
 from tidelog_broker.damage.divergences import Divergences
@@ -41,7 +42,7 @@ from tidelog_broker.membership.cluster_watch import ClusterWatch
 from tidelog_broker.membership.directory_binding import DirectoryBinding
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.membership.registration import Registration
-from tidelog_broker.membership.rejected_start import report_rejected_start
+from tidelog_broker.membership.rejected_start import NOT_REGISTERED, RejectedStartReport
 from tidelog_broker.metrics.collector import BrokerCollector
 from tidelog_broker.metrics.replica_figures import Judges
 from tidelog_broker.metrics.vitals import (
@@ -87,10 +88,7 @@ from tidelog_runtime.metadata.broker_directories import RejectedStart, Rejection
 from tidelog_runtime.metadata.cluster_id import ensure_cluster, held_cluster
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.measured_store import MeasuredStore
-from tidelog_runtime.metadata.schema import (
-    RUNNING,
-    BrokerRegistration,
-)
+from tidelog_runtime.metadata.schema import RUNNING, BrokerRegistration
 from tidelog_runtime.metadata.store import (
     MetadataStore,
     StoreError,
@@ -146,6 +144,9 @@ class Broker:
         self._host = host
         self._config = config
         self._keys = Keys(config.cluster)
+        self._rejections = RejectedStartReport(
+            store, self._keys, config.broker_id, config.lease_ttl_seconds
+        )
         self.store = MeasuredStore(store, self._keys.cluster, clock, state_changes)
         self.state_changes = state_changes
         self._clock = clock
@@ -164,7 +165,8 @@ class Broker:
             config.replace_directory,
         )
         self.clock_check = self._new_clock_check(disk, clock)
-        steady_clock = SteadyClock(clock, self.clock_check)
+        steady_clock, append_clock, latest_clock = own_clocks(clock, self.clock_check)
+        self._latest_clock = latest_clock
         self._logs = LogDirectory(
             disk,
             PurePath(config.data_dir),
@@ -208,12 +210,14 @@ class Broker:
             steady_clock,
             run_blocking,
         )
-        self.digest_check = DigestCheck(self._digests, self.divergences, self.manager)
+        restores = BatchRestores(self._logs, self.manager, clock)
+        self.digest_check = DigestCheck(self._digests, self.divergences, self.manager, restores)
         self._cold_reads = ColdReads(disk, run_blocking)
         checks = BatchChecks(check_batch, without_deltas, run_blocking)
-        append_clock = AppendClock(clock, self.clock_check)
-        self.produce = Produce(self.manager, self._purgatory, append_clock, checks)
-        self.consumer_fetch = ConsumerFetch(self.manager, self._purgatory, clock, self._cold_reads)
+        self.produce = Produce(self.manager, self._purgatory, append_clock, checks, latest_clock)
+        self.consumer_fetch = ConsumerFetch(
+            self.manager, self._purgatory, clock, self._cold_reads, restores.is_coming
+        )
         self.replica_fetch = ReplicaFetch(
             self.manager,
             self._purgatory,
@@ -232,7 +236,7 @@ class Broker:
             steady_clock,
             config.producer_name_expiration_ms,
         )
-        self.describe_producers = DescribeProducers(self.manager, self._purgatory, steady_clock)
+        self.describe_producers = DescribeProducers(self.manager, self._purgatory, latest_clock)
         self._high_watermarks = HighWatermarkEvents(
             config.replica_lag_time_max_ms // 2, config.broker_id, state_changes
         )
@@ -244,7 +248,7 @@ class Broker:
             ScrubStateFile(disk, PurePath(config.data_dir) / "scrub-state"),
             clock,
             run_blocking,
-            self._damage_found,
+            self.manager.log_unreadable,
             period_ms=config.scrub_period_ms,
             max_bytes_per_second=config.scrub_bytes_per_second,
             cpu_seconds=cpu_seconds,
@@ -254,13 +258,13 @@ class Broker:
         self._repair = self._new_repair(clock)
         self.inspection = self._new_inspection(clock, look_at_disk)
         self.inspection.clock_check = self.clock_check
-        self.inspection.rejections = self.produce.rejections
+        self.inspection.describe_requests(self.produce)
         self.inspection.previous_end = data_directory.previous_end
         self.inspection.boot_id = data_directory.identity.boot_id
         self.figures = self._new_figures(clock)
         self.manager.replica_lag_max_bytes = config.replica_lag_max_bytes
         self.manager.on_failure = self._repair.failed
-        self.manager.on_following = self._repair.heal
+        self.manager.on_following = self._repair.copy_missing
         # What a controller rests on the store has, or it is another (interleaving 18).
         self.manager.on_store_revision = self.store.heard_of
         self.manager.on_full_state = self.start.count
@@ -310,7 +314,7 @@ class Broker:
         now = Reading(clock.wall_ms(), clock.monotonic_ms(), boot_id)
         check = ClockCheck(now, read_clock(disk, directory), self._tell_clock)
         self._note_clock = lambda: write_clock(
-            disk, directory, Reading(*check.believed(clock.monotonic_ms()), boot_id)
+            disk, directory, check.reading(clock.monotonic_ms(), boot_id)
         )
         return check
 
@@ -362,7 +366,7 @@ class Broker:
                 self.replica_fetch,
                 self.consumer_fetch,
                 self._high_watermarks,
-                clock,
+                self._latest_clock,
                 self._logs.damaged_batches,
                 self.divergences,
             ),
@@ -403,7 +407,7 @@ class Broker:
             clock,
             self._directory_state,
         )
-        return BrokerCollector(self.manager, vitals, clock)
+        return BrokerCollector(self.manager, vitals, self._latest_clock)
 
     def _directory_state(self) -> Directory:
         registration = self._registration
@@ -446,10 +450,6 @@ class Broker:
         self.manager.replica_failed(partition, error)
         self._fetchers.log_synced(partition)
 
-    def _damage_found(self, key: ReplicaKey, error: LogError) -> None:
-        """By the scrubber."""
-        self.manager.log_unreadable(key, error)
-
     def _digest_found(self, key: ReplicaKey, found: RangeDigest) -> None:
         """By the scrubber, on the disk of a replica here."""
         self.digest_check.scrubbed(key, found)
@@ -467,7 +467,7 @@ class Broker:
         """Finds the cluster, however long that takes, and opens every log. Raises
         `DataDirectoryError` if the data is another cluster's, if the store holds none, or if the
         broker id belongs to another data directory."""
-        self._data_directory.join_cluster(await self._cluster_id())
+        self._data_directory.join_cluster(await self._cluster_id(), self._config.cluster)
         self.start.enter(OPENS_LOGS)
         await self._end_previous_incarnation()
         identity = self._data_directory.identity
@@ -486,9 +486,10 @@ class Broker:
             held = await self._binding.read()
             self._binding.settle(held)
             await self._binding.end_previous(held)
+            if self._binding.supersedes(held.rejected, self.inspection.address):
+                await self._report(RejectionCause.UNFINISHED, NOT_REGISTERED)
         except StoreUnavailableError:
-            # The store itself has reported that it is away.
-            pass
+            pass  # the store itself has reported that it is away
         except StoreRolledBackError as error:
             raise DataDirectoryError(str(error), RejectionCause.STORE) from error
 
@@ -583,6 +584,7 @@ class Broker:
             self._controllers,
             reported_after_ms(config.replica_fetch_max_wait_ms, config.replica_lag_time_max_ms),
         )
+        self.inspection.silent_leaders = reports.silent_ms
         self._start("leader-reports", reports.run())
         disk_reports = DiskReports(
             self.manager,
@@ -623,7 +625,7 @@ class Broker:
             str(self._config.data_dir),
             self._data_directory.identity.directory_id,
         )
-        await report_rejected_start(self.store, self._keys, self._config.broker_id, rejected)
+        await self._rejections.write(rejected)
 
     def _start(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=name)

@@ -2,10 +2,13 @@
 
 It is compared with monotonic progress, in this process and, by what the last one left, across a
 restart; and with the clocks of other brokers, as their replica fetches and answers carry them.
-While it is in doubt, time-based retention pauses: for MAX_DOUBT_MS at the most, since a clock that
-is not put right may be right. Ages are counted by monotonic progress meanwhile (`SteadyClock`).
-Appends are dated by the later of the two times (`AppendClock`): a clock that is behind makes no
-record look old, and one that is right after a long pause rejects no producer's timestamps."""
+While it is in doubt, time-based retention pauses: until the clocks agree, or for MAX_DOUBT_MS,
+since a clock that is not put right may be right. That the other brokers fall silent ends no doubt:
+what they said last stands. Ages are counted by monotonic progress meanwhile (`SteadyClock`).
+
+Appends are dated so that none looks old too early: a clock that is behind most others takes the
+middle time of all (`AppendClock`, `LatestClock`), and one that is right after a long pause rejects
+no producer's timestamps."""
 
 from __future__ import annotations
 
@@ -18,20 +21,12 @@ from tidelog_runtime.clock import Clock
 MAX_STEP_MS = 60_000
 # A clock that is further from another broker's is one of the two that is wrong.
 MAX_SKEW_MS = 60_000
-# What a broker heard of another's clock counts for so long.
+# For so long another broker's clock, once heard, can show that this one is right. That this one is
+# wrong it shows for MAX_DOUBT_MS.
 PEER_VALID_MS = 120_000
 # After another boot nothing tells how long the machine was off: longer than this is doubted.
 MAX_OFF_MS = 24 * 3_600_000
 MAX_DOUBT_MS = 24 * 3_600_000
-
-
-class Reading(NamedTuple):
-    """Both clocks at one moment, and the boot to which the monotonic one belongs (empty: not
-    known)."""
-
-    wall_ms: int
-    monotonic_ms: int
-    boot_id: str
 
 
 class PeerClock(NamedTuple):
@@ -42,8 +37,21 @@ class PeerClock(NamedTuple):
     heard_ms: int
 
 
+class Reading(NamedTuple):
+    """Both clocks at one moment, and the boot to which the monotonic one belongs (empty: not
+    known). `doubted_ms`: for how long the wall clock has been in doubt, in all processes that
+    doubted it since it was believed; 0: it is not. `peers`: other brokers' clocks, by their ids."""
+
+    wall_ms: int
+    monotonic_ms: int
+    boot_id: str
+    doubted_ms: int = 0
+    peers: tuple[tuple[int, PeerClock], ...] = ()
+
+
 class Doubt(NamedTuple):
-    """`ahead_ms`: by how much the clock seems to be ahead. `since_ms`: monotonic."""
+    """`ahead_ms`: by how much the clock seems to be ahead. `since_ms`: monotonic, earlier by what
+    former processes have doubted it."""
 
     reason: str
     ahead_ms: int
@@ -66,13 +74,24 @@ class ClockCheck:
         self._offset_ms = now.wall_ms - now.monotonic_ms
         # Since when, by the monotonic clock, the wall clock is behind; None: it is not.
         self._behind_since_ms: int | None = None
+        # By former processes, until this one finds whether it doubts the clock as well.
+        self._doubted_ms = 0
+        # Brokers that have contradicted the clock for as long as a doubt may last.
+        self._outlasted: set[int] = set()
         if last is None:
             return
+        self._doubted_ms = last.doubted_ms
         if last.boot_id and last.boot_id == now.boot_id:
             self._offset_ms = last.wall_ms - last.monotonic_ms
-        elif not -MAX_STEP_MS <= now.wall_ms - last.wall_ms <= MAX_OFF_MS:
+            self.peers.update(last.peers)
+        elif last.doubted_ms or not -MAX_STEP_MS <= now.wall_ms - last.wall_ms <= MAX_OFF_MS:
             # As though no time had passed.
             self._offset_ms = last.wall_ms - now.monotonic_ms
+        if last.doubted_ms and last.boot_id != now.boot_id:
+            # Too old to agree with anything.
+            passed_ms = now.monotonic_ms - PEER_VALID_MS - 1 - last.monotonic_ms
+            for broker_id, peer in last.peers:
+                self.heard(broker_id, peer.wall_ms - PEER_VALID_MS - 1, peer.heard_ms + passed_ms)
 
     def heard(self, broker_id: int, wall_ms: int, monotonic_ms: int) -> None:
         """What another broker's clock said when its message was sent, a moment ago; 0: it does not
@@ -80,44 +99,58 @@ class ClockCheck:
         if wall_ms > 0:
             self.peers[broker_id] = PeerClock(wall_ms, monotonic_ms)
 
-    def skews_ms(self, wall_ms: int, monotonic_ms: int) -> dict[int, int]:
+    def skews_ms(
+        self, wall_ms: int, monotonic_ms: int, within_ms: int | None = None
+    ) -> dict[int, int]:
         """By how much the clocks of the brokers that were heard lately are ahead of this one's,
         less what the messages took."""
+        within_ms = PEER_VALID_MS if within_ms is None else within_ms
         return {
             broker_id: peer.wall_ms + monotonic_ms - peer.heard_ms - wall_ms
             for broker_id, peer in sorted(self.peers.items())
-            if monotonic_ms - peer.heard_ms <= PEER_VALID_MS
+            if monotonic_ms - peer.heard_ms <= within_ms
         }
 
     def check(self, wall_ms: int, monotonic_ms: int) -> bool:
         """Whether the clock can be believed now."""
         ahead_ms = self._ahead_ms(wall_ms, monotonic_ms)
-        skews = self.skews_ms(wall_ms, monotonic_ms).values()
-        behind = sum(skew < -MAX_SKEW_MS for skew in skews)
-        agreeing = sum(abs(skew) <= MAX_SKEW_MS for skew in skews)
-        if behind and behind >= agreeing:
-            least = -max(skew for skew in skews if skew < -MAX_SKEW_MS)
-            reason = f"it is ahead of {behind} of the {len(skews)} other brokers that were heard"
-            self._begin(Doubt(reason, least, monotonic_ms))
-        elif ahead_ms <= MAX_STEP_MS:
-            self._end("the clock is right again")
-            ahead = sum(skew > MAX_SKEW_MS for skew in skews)
-            self._note_behind(ahead_ms, monotonic_ms, is_right=agreeing > ahead)
-        elif agreeing > behind:
-            self._accept(ahead_ms, f"{agreeing} other brokers have the same time")
-        else:
+        skews = self.skews_ms(wall_ms, monotonic_ms)
+        agreeing = {peer for peer, skew in skews.items() if abs(skew) <= MAX_SKEW_MS}
+        is_right = len(agreeing) > sum(skew > MAX_SKEW_MS for skew in skews.values())
+        self._outlasted -= agreeing
+        if self._is_doubted:
+            # That the others fall silent takes back nothing that they said.
+            skews = self.skews_ms(wall_ms, monotonic_ms, MAX_DOUBT_MS)
+        behind = {peer: -skew for peer, skew in skews.items() if skew < -MAX_SKEW_MS}
+        counted = behind.keys() - self._outlasted
+        if counted and len(counted) >= len(agreeing):
+            of_them = f"{len(behind)} of the {len(skews)} other brokers that were heard"
+            self._begin(Doubt(f"it is ahead of {of_them}", min(behind.values()), monotonic_ms))
+        elif agreeing:
+            self._accept(ahead_ms, f"{len(agreeing)} other brokers have the same time")
+        elif ahead_ms > MAX_STEP_MS:
             reason = "it has jumped ahead of monotonic time"
             self._begin(Doubt(reason, ahead_ms, monotonic_ms))
+        else:
+            self._end("the clock is right again")
         doubt = self.doubt
         if doubt is not None and monotonic_ms - doubt.since_ms >= MAX_DOUBT_MS:
             self._accept(ahead_ms, "it has lasted as long as it may")
-            # Until the other brokers that are behind are heard again.
-            self.peers.clear()
+            # Until they agree: heard again, they would begin the next doubt at once.
+            self._outlasted |= behind.keys()
+        if self.doubt is None:
+            self._note_behind(wall_ms, monotonic_ms, is_right=is_right)
         return self.doubt is None
 
-    def _note_behind(self, ahead_ms: int, monotonic_ms: int, *, is_right: bool) -> None:
+    @property
+    def _is_doubted(self) -> bool:
+        """Also by the last process, until this one has looked."""
+        return self.doubt is not None or self._doubted_ms > 0
+
+    def _note_behind(self, wall_ms: int, monotonic_ms: int, *, is_right: bool) -> None:
         """A clock that jumped back counts once other brokers have the same time, or after
         MAX_DOUBT_MS."""
+        ahead_ms = self._ahead_ms(wall_ms, monotonic_ms)
         if ahead_ms >= -MAX_STEP_MS:
             self._behind_since_ms = None
             return
@@ -133,6 +166,30 @@ class ClockCheck:
         ahead_ms = self._ahead_ms(wall_ms, monotonic_ms)
         return wall_ms if abs(ahead_ms) <= MAX_STEP_MS else wall_ms - ahead_ms
 
+    def append_ms(self, wall_ms: int, monotonic_ms: int) -> int:
+        """What records are dated by: the steady time, or a later one that most brokers have."""
+        others_ms = wall_ms + self._behind_ms(wall_ms, monotonic_ms, is_tie_lost=False)
+        return max(others_ms, self.steady_ms(wall_ms, monotonic_ms))
+
+    def latest_ms(self, wall_ms: int, monotonic_ms: int) -> int:
+        """The same, and where only one other broker is heard, the later of the two clocks: what
+        is dated by it is too old for neither."""
+        others_ms = wall_ms + self._behind_ms(wall_ms, monotonic_ms, is_tie_lost=True)
+        return max(others_ms, self.steady_ms(wall_ms, monotonic_ms))
+
+    def retention_ms(self, wall_ms: int, monotonic_ms: int) -> int:
+        """What ages are judged by, while the clock is not in doubt: a clock that went back may have
+        been wrong before, so the steady time needs another broker that has it."""
+        others_ms = wall_ms + self._behind_ms(wall_ms, monotonic_ms, is_tie_lost=True)
+        return min(others_ms, self.steady_ms(wall_ms, monotonic_ms))
+
+    def _behind_ms(self, wall_ms: int, monotonic_ms: int, *, is_tie_lost: bool) -> int:
+        """How far the clock is behind the middle one of all that were heard and itself; the later
+        or earlier of two in the middle, as a tie is lost or not. 0: by no more than clocks are."""
+        ahead = sorted((0, *self.skews_ms(wall_ms, monotonic_ms, MAX_DOUBT_MS).values()))
+        middle_ms = ahead[len(ahead) // 2 if is_tie_lost else (len(ahead) - 1) // 2]
+        return middle_ms if middle_ms > MAX_SKEW_MS else 0
+
     def is_steady(self, wall_ms: int, monotonic_ms: int) -> bool:
         """Whether there is nothing that another look at the other brokers' clocks may settle."""
         return self.doubt is None and abs(self._ahead_ms(wall_ms, monotonic_ms)) <= MAX_STEP_MS
@@ -141,15 +198,28 @@ class ClockCheck:
         """Of the wall clock, beside monotonic progress since it was believed."""
         return wall_ms - monotonic_ms - self._offset_ms
 
-    def believed(self, monotonic_ms: int) -> tuple[int, int]:
-        """The wall time that goes with this monotonic time, as far as the clock is believed; and
-        that time: for the next process to compare with."""
-        return monotonic_ms + self._offset_ms, monotonic_ms
+    def reading(self, monotonic_ms: int, boot_id: str) -> Reading:
+        """For the next process to compare with: the wall time that goes with this monotonic time,
+        as far as the clock is believed."""
+        return Reading(
+            monotonic_ms + self._offset_ms,
+            monotonic_ms,
+            boot_id,
+            self._doubted_for(monotonic_ms),
+            tuple(self.peers.items()),
+        )
+
+    def _doubted_for(self, monotonic_ms: int) -> int:
+        if self.doubt is None:
+            return self._doubted_ms
+        return max(1, monotonic_ms - self.doubt.since_ms)
 
     def _begin(self, doubt: Doubt) -> None:
         if self.doubt is None:
-            self.doubt = doubt
-            self._on_change(doubt, "")
+            # A restart is no reason to begin again: retention would never run on a broker that is
+            # restarted every day.
+            self.doubt = doubt._replace(since_ms=doubt.since_ms - self._doubted_ms)
+            self._on_change(self.doubt, "")
         else:
             self.doubt = doubt._replace(since_ms=self.doubt.since_ms)
 
@@ -158,6 +228,7 @@ class ClockCheck:
         self._end(why)
 
     def _end(self, why: str) -> None:
+        self._doubted_ms = 0
         if self.doubt is not None:
             doubt, self.doubt = self.doubt, None
             self._on_change(doubt, why)
@@ -169,7 +240,8 @@ def hearing(clock: Clock, check: ClockCheck) -> Callable[[int, int], None]:
     def heard(broker_id: int, wall_ms: int) -> None:
         own_ms, monotonic_ms = clock.wall_ms(), clock.monotonic_ms()
         check.heard(broker_id, wall_ms, monotonic_ms)
-        if not check.is_steady(own_ms, monotonic_ms):
+        differs = wall_ms > 0 and abs(wall_ms - own_ms) > MAX_SKEW_MS
+        if differs or not check.is_steady(own_ms, monotonic_ms):
             check.check(own_ms, monotonic_ms)
 
     return heard
@@ -190,9 +262,30 @@ class SteadyClock:
 
 
 class AppendClock(SteadyClock):
-    """For what is appended. Its wall time does not take part in jumps back. It does in
-    jumps ahead: the clock may be right, as after the machine was suspended, and retention takes no
-    time for evidence that is in the future (`log/retention.py`)."""
+    """For the timestamps of records. Its wall time does not take part in jumps back, and is not
+    behind that of most brokers. It does take part in jumps ahead: the clock may be right, as after
+    the machine was suspended, and retention takes no time for evidence that is in the future
+    (`log/retention.py`)."""
 
     def wall_ms(self) -> int:
-        return max(self._clock.wall_ms(), super().wall_ms())
+        return self._check.append_ms(self._clock.wall_ms(), self._clock.monotonic_ms())
+
+
+class LatestClock(SteadyClock):
+    """For the times of appends, by which retention deletes, and for which timestamps are accepted:
+    too late a time does no harm there."""
+
+    def wall_ms(self) -> int:
+        return self._check.latest_ms(self._clock.wall_ms(), self._clock.monotonic_ms())
+
+
+class OwnClocks(NamedTuple):
+    steady: SteadyClock
+    append: AppendClock
+    latest: LatestClock
+
+
+def own_clocks(clock: Clock, check: ClockCheck) -> OwnClocks:
+    return OwnClocks(
+        SteadyClock(clock, check), AppendClock(clock, check), LatestClock(clock, check)
+    )

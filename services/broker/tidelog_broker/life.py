@@ -47,13 +47,13 @@ async def live(
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     for end in ends:
         end.cancel()
+    if broker.faults.found.is_set():
+        await broker.report_fault()
     if not starting.done():
         starting.cancel()
         await asyncio.wait([starting])
     elif starting.exception() is None:
         _log.info("stopping", why=broker.faults.reason or "requested")
-        if broker.faults.found.is_set():
-            await broker.report_fault()
         await edge.set_serving(False)
         await broker.hand_over()
     await broker.leave()

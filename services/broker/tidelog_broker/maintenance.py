@@ -285,9 +285,10 @@ class Maintenance:
         """The leader decides what is too old or too much; its followers delete what it has deleted,
         so that all replicas agree, and no other clock than the leader's counts."""
         if partition.leading is not None:
-            believed = self._clock_check.check(self._clock.wall_ms(), self._clock.monotonic_ms())
-            now_ms = self._steady_ms() if believed else None
-            return log.delete_old_segments(now_ms, partition.high_watermark)
+            check, clocks = self._clock_check, (self._clock.wall_ms(), self._clock.monotonic_ms())
+            now_ms = check.retention_ms(*clocks) if check.check(*clocks) else None
+            append_ms = 0 if now_ms is None else check.latest_ms(*clocks)
+            return log.delete_old_segments(now_ms, partition.high_watermark, append_ms)
         return log.delete_below(min(partition.leader_log_start, partition.high_watermark))
 
     def _steady_ms(self) -> int:

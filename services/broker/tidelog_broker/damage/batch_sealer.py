@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from pathlib import PurePath
 
 from tidelog_broker.background import RunBlocking
-from tidelog_broker.log.errors import LogCorruptError, LogError
+from tidelog_broker.log.errors import LogCorruptError, LogError, LogStorageError, LogUnreadableError
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.damaged_batches import OffsetRange
 from tidelog_broker.storage.log_directory import LogDirectory
 
+# A disk that cannot read for a moment loses nothing by that.
+UNREADABLE_PAUSE_S = 5.0
+
+Damage = LogCorruptError | LogUnreadableError
 SealFailed = Callable[[ReplicaKey, LogError], None]
 SealEnded = Callable[[ReplicaKey, Sequence[OffsetRange], str], None]
 
@@ -31,10 +36,10 @@ class BatchSealer:
         self._failed = failed
         self._ended = ended
         # Bounded by the number of replicas.
-        self._found: dict[ReplicaKey, LogCorruptError] = {}
+        self._found: dict[ReplicaKey, Damage] = {}
         self._is_found = asyncio.Event()
 
-    def begin(self, key: ReplicaKey, error: LogCorruptError) -> None:
+    def begin(self, key: ReplicaKey, error: Damage) -> None:
         self._found.setdefault(key, error)
         self._is_found.set()
 
@@ -49,22 +54,43 @@ class BatchSealer:
                 finally:
                     del self._found[key]
 
-    async def _seal(self, key: ReplicaKey, error: LogCorruptError) -> None:
+    async def _seal(self, key: ReplicaKey, error: Damage) -> None:
+        copies = isinstance(error, LogUnreadableError)
+        if copies:
+            await asyncio.sleep(UNREADABLE_PAUSE_S)
         log, name = self._logs.log_of(key), self._logs.name_of(key)
         if log is None or name is None or log.closed or log.failed is not None:
             return
         evidence = self._logs.damaged_batches.evidence_of(name, key)
-        check = log.begin_seal(error.path, evidence)
+        try:
+            check = log.begin_seal(error.path, evidence, copies)
+        except (LogError, OSError) as failure:
+            self._failed(key, _log_error(failure, error.path))
+            return
         if check is None:
             return
         before = set(self._logs.damaged_batches.of(key))
         await self._run_blocking(check.run)
-        if self._logs.log_of(key) is not log:
+        if self._logs.log_of(key) is not log or log.closed:
+            check.discard()
             return
         try:
             log.finish_seal(check)
-        except LogError as failure:
-            self._failed(key, failure)
+        except LogUnreadableError as failure:
+            if copies:
+                self._failed(key, failure)
+            else:
+                # Behind the damage that was found.
+                await self._seal(key, failure)
+            return
+        except (LogError, OSError) as failure:
+            self._failed(key, _log_error(failure, error.path))
             return
         sealed = [found for found in self._logs.damaged_batches.of(key) if found not in before]
         self._ended(key, sealed, error.reason)
+
+
+def _log_error(error: LogError | OSError, path: PurePath) -> LogError:
+    if isinstance(error, LogError):
+        return error
+    return LogStorageError.of(error, path, "replace")

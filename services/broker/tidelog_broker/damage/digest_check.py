@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from tidelog.model import NO_OFFSET
+from tidelog_broker.damage.batch_restores import BatchRestores
 from tidelog_broker.damage.divergences import Divergences, Place
 from tidelog_broker.partition.range_digest import BatchSummary, RangeDigest, first_difference
 from tidelog_broker.partition.replica_key import ReplicaKey
@@ -27,8 +28,13 @@ class DigestCheck:
     """`compared`, `differing` and `not_compared` count ranges since the start."""
 
     def __init__(
-        self, digests: ReplicaDigests, divergences: Divergences, manager: ReplicaManager
+        self,
+        digests: ReplicaDigests,
+        divergences: Divergences,
+        manager: ReplicaManager,
+        restores: BatchRestores,
     ) -> None:
+        self._restores = restores
         self._digests = digests
         self._divergences = divergences
         self._manager = manager
@@ -48,16 +54,19 @@ class DigestCheck:
         was found to be the leader's; NO_OFFSET: it was not. Returns the ranges of which it is to
         list its batches."""
         for report in reported:
-            if report.digest.end <= position_of(report.replica):
+            if report.digest.end > position_of(report.replica):
+                continue
+            if not self._restores.received(follower, report):
                 self._compare(follower, report)
+        wanted = self._restores.wanted(follower, position_of)
         unlisted = self._unlisted.pop(follower, [])
         if not unlisted:
-            return ()
+            return wanted
         asked = [found for found in unlisted if position_of(found.replica) != NO_OFFSET]
         rest = [found for found in unlisted if found not in asked]
         if rest:
             self._unlisted[follower] = rest
-        return asked
+        return [*asked, *wanted]
 
     def _compare(self, follower: int, report: ReportedDigest) -> None:
         key, (start, end, _) = report.replica, report.digest
@@ -69,24 +78,29 @@ class DigestCheck:
             # Retention has taken it here, and takes it from the follower.
             return
         if report.batches:
-            self._digests.read(key, start, end, partial(self._locate, follower, report))
+            locate = partial(self._locate, follower, report)
+            self._digests.read(key, start, end, ("locate", follower), locate)
             return
         own = digests.of(start, end)
         if own is not None:
             self._judge(follower, report, own)
-        elif digests.is_open(start, end):
+            return
+        if digests.is_open(start, end):
             # The follower reports it again with what it has fetched since.
             return
-        elif not self._digests.read(key, start, end, partial(self._read, follower, report)):
+        compare = partial(self._read, follower, report)
+        if not self._digests.read(key, start, end, ("compare", follower), compare):
             self.not_compared += 1
 
-    def _read(self, follower: int, report: ReportedDigest, found: ReadBatches) -> None:
-        if found.digest is not None:
+    def _read(self, follower: int, report: ReportedDigest, found: ReadBatches | None) -> None:
+        if found is None or found.digest is None:
+            self.not_compared += 1
+        else:
             self._judge(follower, report, found.digest)
 
     def _judge(self, follower: int, report: ReportedDigest, own: RangeDigest) -> None:
         self.compared += 1
-        key, other, _, _ = report
+        key, other = report.replica, report.digest
         if own == other:
             self._divergences.equal(key, follower, own)
             return
@@ -98,8 +112,11 @@ class DigestCheck:
         if diverged not in unlisted and len(unlisted) < MAX_UNLISTED:
             unlisted.append(diverged)
 
-    def _locate(self, follower: int, report: ReportedDigest, found: ReadBatches) -> None:
+    def _locate(self, follower: int, report: ReportedDigest, found: ReadBatches | None) -> None:
         """Both know their batches of the range."""
+        if found is None:
+            # The follower is asked for them again where the range still differs.
+            return
         place = Place(report.replica, follower, report.digest.start)
         known = self._divergences.standing(place)
         if known is None:

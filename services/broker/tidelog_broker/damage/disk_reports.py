@@ -51,12 +51,15 @@ class Reporter(Protocol):
 
 
 def disk_probe(disk: Disk, data_dir: PurePath) -> Callable[[], None]:
-    """A function that writes, syncs and removes a small file; raises `OSError`."""
+    """A function that writes, syncs and removes a small file; raises `OSError`, also where that
+    takes room in which no append may be written."""
     path = data_dir / PROBE_NAME
 
     def probe() -> None:
         try:
+            disk.check_append_room()
             disk.write_atomically(path, bytes(PROBE_BYTES), sync=True)
+            disk.check_append_room()
         finally:
             disk.remove(path)
 

@@ -1,10 +1,12 @@
-"""Takes a damaged replica out of service, lets it resign, checks and cuts its log, and
-puts it back: its leader then repairs it (interleaving 9 of ARCHITECTURE.md).
+"""Takes a damaged replica out of service, lets it resign, checks its log, and puts it back: its
+leader then repairs it (interleaving 9 of ARCHITECTURE.md).
 
 In this order, because nothing may be cut before the store has it that this replica is not
-whole: found → out of service → marked on disk → resigned → cut → back, as a follower that
-is in no ISR. Where nobody else can lead it stays without a leader until a recovery elects
-it.
+whole: found → out of service → marked on disk → resigned → checked → back, as a follower that
+is in no ISR. The check makes damaged batches unreadable, and cuts only where their end is not
+known. The follower copies them from its leader in place (`MissingBatches`), and counts for nothing
+behind them until the leader has answered. Where nobody else can lead it stays without a leader
+until a recovery elects it.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import structlog
@@ -23,8 +26,20 @@ from tidelog_broker.background import RunBlocking
 from tidelog_broker.damage.batch_sealer import BatchSealer
 from tidelog_broker.damage.other_replicas import OtherReplicas
 from tidelog_broker.damage.resignations import Resignations
-from tidelog_broker.log.errors import LogCorruptError, LogError, LogFailedError
+from tidelog_broker.log.errors import (
+    LogCorruptError,
+    LogError,
+    LogFailedError,
+    LogStorageError,
+    LogUnreadableError,
+)
 from tidelog_broker.log.log import Log
+from tidelog_broker.partition.missing_batches import (
+    NOTHING_MISSING,
+    Answer,
+    MissingBatches,
+    Range,
+)
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.damaged_batches import OffsetRange
@@ -61,13 +76,17 @@ class Replicas(Protocol):
     def resume(self, key: ReplicaKey, log: Log, resigned_at: int) -> None:
         """What was decided before that revision of its key has no effect any more."""
 
+    def rejected(self, key: ReplicaKey, error: LogError) -> None:
+        """Its disk has rejected something, and nothing is lost."""
+
 
 class Damage(NamedTuple):
-    """`since_ms`: of the monotonic clock."""
+    """`since_ms`: of the monotonic clock. `led_epoch`: in which it led when it was found."""
 
     cause: Cause
     reason: str
     since_ms: int
+    led_epoch: int = NO_EPOCH
 
 
 @dataclass(slots=True)
@@ -116,14 +135,25 @@ class ReplicaRepair:
 
     # -- found ----------------------------------------------------------------------------
 
-    def failed(self, key: ReplicaKey, error: LogError) -> None:
-        """A replica's log has failed, or what it holds is damaged."""
+    def failed(self, key: ReplicaKey, error: LogError) -> bool:
+        """A replica's log has failed, or what it holds is damaged. Returns whether its disk has
+        rejected something and nothing is lost: then it stays in service."""
         if self._logs.is_out(key) or self._logs.log_of(key) is None:
-            return
-        if isinstance(error, LogCorruptError) and self._is_only_copy(key):
+            return False
+        if isinstance(error, LogCorruptError | LogUnreadableError) and self._is_only_copy(key):
             self._sealer.begin(key, error)
-            return
+            return False
+        if self._is_rejection(key, error):
+            return True
         self._take_out(key, error)
+        return False
+
+    def _is_rejection(self, key: ReplicaKey, error: LogError) -> bool:
+        """Of a replica whose log is as sound as before, and that no other can stand in for."""
+        is_sound = isinstance(error, LogStorageError) and not isinstance(
+            error, LogFailedError | LogUnreadableError
+        )
+        return is_sound and not self._others.can_lead(key, self._logs.name_of(key))
 
     def _is_only_copy(self, key: ReplicaKey) -> bool:
         log = self._logs.log_of(key)
@@ -131,8 +161,13 @@ class ReplicaRepair:
         return is_usable and self._others.are_none(key, self._logs.name_of(key))
 
     def _seal_failed(self, key: ReplicaKey, error: LogError) -> None:
-        """What is wrong is more than single batches, or the disk does not take it."""
-        if not self._logs.is_out(key) and self._logs.log_of(key) is not None:
+        """What is wrong is more than single batches, or the disk does not take it: then the next
+        reader finds the same again."""
+        if self._logs.is_out(key) or self._logs.log_of(key) is None:
+            return
+        if isinstance(error, LogUnreadableError) or self._is_rejection(key, error):
+            self._replicas.rejected(key, error)
+        else:
             self._take_out(key, error)
 
     def _seal_ended(self, key: ReplicaKey, ranges: Sequence[OffsetRange], why: str) -> None:
@@ -155,26 +190,54 @@ class ReplicaRepair:
         """Makes damaged batches unreadable that no other replica has."""
         await self._sealer.run()
 
-    def heal(self, key: ReplicaKey) -> None:
-        """Another replica leads now: what is unreadable here is copied from it."""
+    def copy_missing(self, key: ReplicaKey, *, again: bool = False) -> None:
+        """Another replica leads: what is unreadable here is copied from it, in place, once in each
+        of its epochs. `again`: more may be unreadable than before."""
+        partition = self._replicas.find(key)
         ranges = self._logs.damaged_batches.of(key)
-        log = self._logs.log_of(key)
-        if not ranges or log is None or self._logs.is_out(key):
+        if partition is None or self._logs.is_out(key):
             return
-        first = ranges[0]
-        why = (
-            f"offsets {first.first_offset} to {first.next_offset - 1} are unreadable here; they "
-            "are copied from the leader"
-        )
-        self._take_out(key, LogCorruptError(log.directory, 0, why))
+        if partition.missing.leader_epoch == partition.leader_epoch and not again:
+            return
+        if not ranges:
+            partition.missing = NOTHING_MISSING
+            return
+        answered = partial(self._missing_answered, partition)
+        partition.missing = MissingBatches(partition.leader_epoch, ranges, answered)
+
+    def _missing_answered(self, partition: Partition, missing: Range, answer: Answer) -> None:
+        key, found = partition.key, OffsetRange(*missing)
+        if answer is Answer.UNREADABLE:
+            self._batch_damaged(key, found, "the leader cannot read it either")
+        elif answer is Answer.RESTORED:
+            leader = partition.leader_to_follow
+            why = (
+                f"offsets {found.first_offset} to {found.next_offset - 1}, which could not be read "
+                f"here, are copied from the leader, broker {leader}"
+            )
+            self._tell(
+                Kind.REPLICA_REPAIRED,
+                Stage.COMPLETED,
+                key,
+                partition.name,
+                first_offset=found.first_offset,
+                next_offset=found.next_offset,
+                other_broker=leader,
+                why=why,
+            )
+            self._logs.damaged_batches.restored(key, found)
 
     def _take_out(self, key: ReplicaKey, error: LogError) -> None:
+        partition = self._replicas.find(key)
+        leads = partition is not None and partition.leading is not None
+        led_epoch = partition.leader_epoch if partition is not None and leads else NO_EPOCH
         self._replicas.suspend(key)
         self._logs.take_out(key, str(error), check_all=not isinstance(error, LogFailedError))
         self._failed[key] = str(error)
         self._found.set()
         cause = Cause.CORRUPT if isinstance(error, LogCorruptError) else Cause.DISK_ERROR
-        self._damaged(key, self._logs.name_of(key), cause, str(error), at_start=False)
+        name = self._logs.name_of(key)
+        self._damaged(key, name, cause, str(error), at_start=False, led_epoch=led_epoch)
 
     def _damaged(
         self,
@@ -184,8 +247,9 @@ class ReplicaRepair:
         reason: str,
         *,
         at_start: bool,
+        led_epoch: int = NO_EPOCH,
     ) -> None:
-        self._damages[key] = Damage(cause, reason, self._clock.monotonic_ms())
+        self._damages[key] = Damage(cause, reason, self._clock.monotonic_ms(), led_epoch)
         self._tell(Kind.REPLICA_DAMAGED, Stage.COMPLETED, key, name, why=reason, at_start=at_start)
 
     def damage_of(self, key: ReplicaKey) -> Damage | None:
@@ -194,7 +258,9 @@ class ReplicaRepair:
 
     def _cause_of(self, key: ReplicaKey) -> Cause:
         found = self._damages.get(key)
-        return found.cause if found is not None else Cause.NONE
+        if found is not None:
+            return found.cause
+        return Cause.CORRUPT if self._logs.damaged_batches.of(key) else Cause.NONE
 
     def _tell(
         self,
@@ -233,7 +299,6 @@ class ReplicaRepair:
             resigned_at.__setitem__,
             self._cause_of,
         )
-        await self._cut_damage([replica.key for replica in damaged])
         for replica in damaged:
             missing = self._logs.name_of(replica.key) is None
             if missing or self._logs.log_of(replica.key) is not None:
@@ -251,20 +316,6 @@ class ReplicaRepair:
             self._logs.unmark(replica.key)
             for found in self._logs.damaged_batches.of(replica.key):
                 self._batch_damaged(replica.key, found, replica.reason)
-
-    async def _cut_damage(self, keys: Sequence[ReplicaKey]) -> None:
-        """Of replicas that have resigned and that others can lead: the leader sends again what
-        is unreadable here. Where no other can, the bytes behind it stay."""
-        cut = [key for key in keys if self._others.can_lead(key, self._logs.name_of(key))]
-
-        def run() -> None:
-            for key in cut:
-                try:
-                    self._logs.cut_damage(key)
-                except LogError as error:
-                    _log.warning("damage_not_cut", topic_id=key.topic_id, why=str(error))
-
-        await self._run_blocking(run)
 
     # -- resigned -------------------------------------------------------------------------
 
@@ -351,9 +402,9 @@ class ReplicaRepair:
             )
             self._schedule(key, repair.resigned_at)
             return
-        await self._cut_damage([key])
         self._logs.back(key)
         self._replicas.resume(key, log, repair.resigned_at)
+        self.copy_missing(key, again=True)
         # The checkpoints name no offset beyond the cut before the mark goes: a crash in
         # between would only let it resign once more. From here on the store alone keeps
         # that it was not whole: it is in no ISR, or stands there in no life.
@@ -373,5 +424,6 @@ class ReplicaRepair:
             **recovery,
         )
         self._damages.pop(key, None)
-        for found in self._logs.damaged_batches.of(key):
-            self._batch_damaged(key, found, "no other replica can lead")
+        if not self._others.can_lead(key, self._logs.name_of(key)):
+            for found in self._logs.damaged_batches.of(key):
+                self._batch_damaged(key, found, "no other replica can lead")

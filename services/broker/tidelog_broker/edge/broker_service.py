@@ -12,7 +12,8 @@ from tidelog.batch import NO_SEQUENCE
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_OFFSET, Acks, OffsetPosition, TopicPartition
 from tidelog.rpc.abort import abort
-from tidelog.rpc.wire import batch_from_wire, batch_to_wire, error_to_wire
+from tidelog.rpc.detached_records import AnyProduce, DetachedProduce, batches_of
+from tidelog.rpc.wire import batch_to_wire, error_to_wire
 from tidelog.v1 import broker_pb2 as pb
 from tidelog.v1 import broker_pb2_grpc
 from tidelog_broker.broker import Broker
@@ -64,19 +65,16 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
         self._topics = TopicMetadata(cache)
 
     async def Produce(  # noqa: N802
-        self, request: pb.ProduceRequest, context: _Context
+        self, request: AnyProduce, context: _Context
     ) -> pb.ProduceResponse:
+        message = request.message if isinstance(request, DetachedProduce) else request
         entries = [
-            ProduceEntry(
-                TopicPartition(p.topic, p.partition),
-                p.topic_id,
-                [batch_from_wire(batch) for batch in p.batches],
-            )
-            for p in request.partitions
+            ProduceEntry(TopicPartition(p.topic, p.partition), p.topic_id, batches)
+            for p, batches in zip(message.partitions, batches_of(request), strict=True)
         ]
         try:
-            acks = _acks(request.acks)
-            outcomes = await self._produce(entries, acks, request.timeout_ms)
+            acks = _acks(message.acks)
+            outcomes = await self._produce(entries, acks, message.timeout_ms)
         except TidelogError as error:
             await abort(context, error)
         if acks is Acks.NONE:

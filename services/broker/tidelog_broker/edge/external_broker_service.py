@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeAlias
 
 import grpc.aio
 
+from tidelog.rpc.detached_records import AnyProduce
 from tidelog.v1 import broker_pb2 as pb
 from tidelog.v1 import broker_pb2_grpc, errors_pb2
 from tidelog_broker.edge.broker_service import BrokerService
@@ -27,7 +28,7 @@ class ExternalBrokerService(broker_pb2_grpc.BrokerServiceServicer):
         self._addresses = addresses
 
     async def Produce(  # noqa: N802
-        self, request: pb.ProduceRequest, context: _Context
+        self, request: AnyProduce, context: _Context
     ) -> pb.ProduceResponse:
         response = await self._inner.Produce(request, context)
         self._tell_leaders(response.partitions)

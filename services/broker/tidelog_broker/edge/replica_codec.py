@@ -25,28 +25,30 @@ from tidelog_broker.replication.transport import (
     ReplicaFetchResult,
     ReportedDigest,
 )
-from tidelog_runtime.turns import in_turns
+from tidelog_runtime.turns import QUICK_ITEMS_PER_TURN, add_in_turns, in_turns
 
 
 async def request_to_wire(request: ReplicaFetchRequest) -> pb.ReplicaFetchRequest:
-    return pb.ReplicaFetchRequest(
+    wire = pb.ReplicaFetchRequest(
         broker_id=request.broker_id,
         broker_epoch=request.broker_epoch,
         leader_broker_epoch=request.leader_broker_epoch,
         max_wait_ms=request.max_wait_ms,
         min_bytes=request.min_bytes,
         max_bytes=request.max_bytes,
-        partitions=await in_turns(_entry_to_wire, request.entries),
         session_id=request.session_id,
         session_sequence=request.session_sequence,
         synced=request.synced,
         now_ms=request.now_ms,
         digests=[_digest_to_wire(reported) for reported in request.digests],
-        forgotten=[
-            pb.ForgottenPartition(topic_id=topic_id, partition=partition)
-            for topic_id, partition in request.forgotten
-        ],
     )
+    await add_in_turns(wire.partitions, _entry_to_wire, request.entries)
+    await add_in_turns(wire.forgotten, _forgotten_to_wire, request.forgotten)
+    return wire
+
+
+def _forgotten_to_wire(replica: ReplicaKey) -> pb.ForgottenPartition:
+    return pb.ForgottenPartition(topic_id=replica.topic_id, partition=replica.partition)
 
 
 def hurry_to_wire(request: ReplicaFetchRequest) -> pb.ReplicaFetchRequest:
@@ -100,7 +102,7 @@ async def request_from_wire(wire: pb.ReplicaFetchRequest) -> ReplicaFetchRequest
         session_id=wire.session_id,
         session_sequence=wire.session_sequence,
         synced=wire.synced,
-        forgotten=[ReplicaKey(p.topic_id, p.partition) for p in wire.forgotten],
+        forgotten=await in_turns(_forgotten_from_wire, wire.forgotten, QUICK_ITEMS_PER_TURN),
         now_ms=wire.now_ms,
         digests=tuple(
             _digest_from_wire(reported)
@@ -111,7 +113,7 @@ async def request_from_wire(wire: pb.ReplicaFetchRequest) -> ReplicaFetchRequest
 
 
 def _digest_to_wire(reported: ReportedDigest) -> pb.RangeDigest:
-    replica, digest, batches, segments = reported
+    replica, digest, batches, segments, contents = reported
     return pb.RangeDigest(
         topic_id=replica.topic_id,
         partition=replica.partition,
@@ -121,6 +123,7 @@ def _digest_to_wire(reported: ReportedDigest) -> pb.RangeDigest:
         version=DIGEST_VERSION,
         batches=[pb.BatchSummary(**batch._asdict()) for batch in batches],
         segments=segments,
+        contents=[batch_to_wire(batch) for batch in contents],
     )
 
 
@@ -140,7 +143,12 @@ def _digest_from_wire(wire: pb.RangeDigest) -> ReportedDigest:
             for batch in wire.batches
         ),
         tuple(wire.segments),
+        tuple(batch_from_wire(batch) for batch in wire.contents),
     )
+
+
+def _forgotten_from_wire(wire: pb.ForgottenPartition) -> ReplicaKey:
+    return ReplicaKey(wire.topic_id, wire.partition)
 
 
 def _entry_from_wire(wire: pb.ReplicaFetchPartition) -> ReplicaFetchEntry:
@@ -255,9 +263,8 @@ def _result_from_wire(wire: pb.ReplicaFetchPartitionResult) -> ReplicaFetchResul
 
 
 async def response_to_wire(response: ReplicaFetchResponse) -> pb.ReplicaFetchResponse:
-    return pb.ReplicaFetchResponse(
+    wire = pb.ReplicaFetchResponse(
         error=None if response.error is None else error_to_wire(response.error),
-        partitions=await in_turns(result_to_wire, response.results),
         session_id=response.session_id,
         takes_hurry=True,
         now_ms=response.now_ms,
@@ -268,10 +275,13 @@ async def response_to_wire(response: ReplicaFetchResponse) -> pb.ReplicaFetchRes
                 start_offset=found.start,
                 end_offset=found.end,
                 version=DIGEST_VERSION,
+                wants_contents=found.wants_contents,
             )
             for found in response.diverged
         ],
     )
+    await add_in_turns(wire.partitions, result_to_wire, response.results)
+    return wire
 
 
 async def response_from_wire(wire: pb.ReplicaFetchResponse) -> ReplicaFetchResponse:
@@ -282,7 +292,10 @@ async def response_from_wire(wire: pb.ReplicaFetchResponse) -> ReplicaFetchRespo
         wire.now_ms,
         tuple(
             DivergedRange(
-                ReplicaKey(found.topic_id, found.partition), found.start_offset, found.end_offset
+                ReplicaKey(found.topic_id, found.partition),
+                found.start_offset,
+                found.end_offset,
+                found.wants_contents,
             )
             for found in wire.diverged[:MAX_REPORTED_DIGESTS]
         ),

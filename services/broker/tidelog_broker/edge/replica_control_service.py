@@ -15,7 +15,6 @@ from tidelog.v1 import replica_control_pb2 as pb
 from tidelog.v1 import replica_control_pb2_grpc
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_runtime import replica_control_codec as codec
-from tidelog_runtime.command_traces import with_trace_of_call
 
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
@@ -37,7 +36,7 @@ class ReplicaControlService(replica_control_pb2_grpc.ReplicaControlServiceServic
         request: pb.LeaderAndIsrRequest,
         context: _Context,
     ) -> pb.LeaderAndIsrResponse:
-        command = with_trace_of_call(
+        command = await codec.with_trace_of_call(
             await codec.leader_and_isr_from_wire(request, self._known), _trace_id(context)
         )
         result = await self._manager.leader_and_isr(command)
@@ -48,7 +47,7 @@ class ReplicaControlService(replica_control_pb2_grpc.ReplicaControlServiceServic
         request: pb.StopReplicaRequest,
         context: _Context,
     ) -> pb.StopReplicaResponse:
-        command = with_trace_of_call(
+        command = await codec.with_trace_of_call(
             await codec.stop_replica_from_wire(request), _trace_id(context)
         )
         result = await self._manager.stop_replica(command)

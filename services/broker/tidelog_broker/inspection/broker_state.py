@@ -4,7 +4,8 @@ gets its turn."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
 
 from tidelog.errors import TidelogError, unknown_partition, unknown_topic
 from tidelog.inspection.model import (
@@ -14,6 +15,7 @@ from tidelog.inspection.model import (
     BrokerState,
     ClockDoubt,
     HeardClock,
+    RecentElections,
     RegisteredBroker,
     RegisteredController,
     ReplicaState,
@@ -25,11 +27,19 @@ from tidelog.model import NO_EPOCH, TopicPartition
 from tidelog.version import installed_version
 from tidelog_broker.background import RunBlocking
 from tidelog_broker.clock_check import ClockCheck
+from tidelog_broker.damage.recent_damage import RecentDamage
 from tidelog_broker.inspection.replica_knowledge import ReplicaKnowledge
-from tidelog_broker.inspection.replica_state import failure_fields, is_well, replica_state
+from tidelog_broker.inspection.replica_state import (
+    failure_fields,
+    is_well,
+    replica_state,
+    unopened_replica,
+)
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.replica_manager import ReplicaManager
+from tidelog_broker.requests.key_placements import KeyPlacements
+from tidelog_broker.requests.produce import Produce
 from tidelog_broker.requests.rejected_requests import RejectionCounts
 from tidelog_broker.start_progress import StartProgress
 from tidelog_broker.storage.disk_use import UNKNOWN_DISK, DiskUse, LookAtDisk
@@ -37,6 +47,7 @@ from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.missed_brokers import missed_brokers
 from tidelog_runtime.pressure.records import Pressure
+from tidelog_runtime.pressure.standstill import Standstill
 from tidelog_runtime.telemetry.recent_elections import ElectionCounts
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
@@ -46,7 +57,7 @@ REPLICAS_PER_TURN = 32
 
 class BrokerInspection:
     """What `Explained` needs of this broker. The public attributes are set by the broker, and
-    `own_pressures` by whoever watches its process."""
+    `own_pressures` and `standstills` by whoever watches its process."""
 
     def __init__(
         self,
@@ -74,13 +85,23 @@ class BrokerInspection:
         self._started_at_ms = clock.wall_ms()
         self._elections = ElectionCounts(clock)
         state_changes.add_sink(self._elections.take)
+        self._damage = RecentDamage(clock)
+        state_changes.add_sink(self._damage.take)
         self.address = ""
         self.is_stopping = False
         self.own_pressures: Callable[[], Sequence[Pressure]] = tuple
+        self.standstills: Callable[[], Sequence[Standstill]] = tuple
+        # Leaders that leave fetches without an answer, and for how long, in milliseconds.
+        self.silent_leaders: Callable[[], Mapping[int, int]] = dict
         self.rejections = RejectionCounts()
+        self.key_placements = KeyPlacements()
         self.previous_end = ""
         self.boot_id = ""
         self.clock_check: ClockCheck | None = None
+
+    def describe_requests(self, produce: Produce) -> None:
+        """What this counts and samples is described from now on."""
+        self.rejections, self.key_placements = produce.rejections, produce.key_placements
 
     async def describe(self, request: StateRequest) -> ServiceState:
         error = self._not_found(request)
@@ -126,20 +147,28 @@ class BrokerInspection:
                         self._clock.wall_ms(),
                     )
                 ),
-                heard=self._knowledge.heard(),
-                elections=self._elections.recent,
+                missing_controllers=cache.past_controllers.missing(
+                    cache.controllers, self._clock.wall_ms()
+                ),
+                heard=self._knowledge.heard(self.silent_leaders()),
+                elections=self._recent_elections(),
                 start_phase=self._start.phase if starts else STARTED,
                 start_done=self._start.done if starts else 0,
                 start_total=self._start.total if starts else 0,
                 rejected_starts=cache.directories.described_rejections(),
                 pressures=self._pressures(),
-                rejected_requests=tuple(self.rejections.recent(self._clock.monotonic_ms())),
+                rejected_requests=(
+                    *self.rejections.recent(self._clock.monotonic_ms()),
+                    *self._knowledge.outrun_consumers(),
+                ),
+                sampled_keys=tuple(self.key_placements.recent(self._clock.monotonic_ms())),
                 previous_end=self.previous_end,
                 boot_id=self.boot_id,
                 disk_free_inodes=disk.free_inodes,
                 disk_inodes=disk.inodes,
                 clocks=self._clocks(),
                 clock_doubt=self._clock_doubt(),
+                repaired_damage=self._damage.repaired,
             ),
             error=error,
         )
@@ -163,6 +192,15 @@ class BrokerInspection:
         read = self._cache.directories.described_pressures()
         others = [pressure for pressure in read if pressure.broker_id != own]
         return others + [BrokerPressure(own, *pressure) for pressure in self.own_pressures()]
+
+    def _recent_elections(self) -> RecentElections:
+        standstills = self.standstills()
+        return replace(
+            self._elections.recent,
+            standstills=len(standstills),
+            longest_standstill_ms=max((each.for_ms for each in standstills), default=0),
+            last_standstill_ms=min((each.ago_ms for each in standstills), default=NOT_KNOWN),
+        )
 
     def _not_found(self, request: StateRequest) -> TidelogError | None:
         """Why nothing can be told of what is asked for. Before the store has been read nobody
@@ -207,6 +245,10 @@ class BrokerInspection:
             key_state = known.state if known is not None else None
             if not (request.only_unwell and is_well(replica, key_state)):
                 yield replica
+
+        for key, failed in list(self._manager.disk.unopened().items()):
+            if key not in self._logs.keys() and _is_wanted(failed.name, request):  # noqa: SIM118
+                yield unopened_replica(failed, key, self._knowledge.now())
 
     def _replica(self, name: TopicPartition, key: ReplicaKey) -> ReplicaState:
         partition = self._manager.find(key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tidelog.inspection.model import (
     NOT_KNOWN,
@@ -11,6 +11,7 @@ from tidelog.inspection.model import (
     DivergedOffsets,
     FollowerState,
     HeardBroker,
+    RejectedRequests,
     WaitingConsumer,
 )
 from tidelog.model import NO_LEADER
@@ -52,6 +53,7 @@ class ReplicaKnowledge:
         self._fetchers = fetchers
         self._sessions = replica_fetch.sessions
         self._waiting = consumer_fetch.waiting
+        self._outrun = consumer_fetch.outrun
         self._high_watermarks = high_watermarks
         self._clock = clock
         self._damaged_batches = damaged_batches
@@ -71,6 +73,9 @@ class ReplicaKnowledge:
         waiting_ms = self._high_watermarks.waiting_ms(partition, self._clock.monotonic_ms())
         return NOT_KNOWN if waiting_ms is None else waiting_ms
 
+    def outrun_consumers(self) -> Iterable[RejectedRequests]:
+        return self._outrun.recent(self._clock.monotonic_ms())
+
     def waiting_consumers(self, partition: Partition) -> Sequence[WaitingConsumer]:
         now_ms = self._clock.monotonic_ms()
         return self._waiting.of(partition.name, partition.high_watermark, now_ms)
@@ -82,8 +87,9 @@ class ReplicaKnowledge:
         leader = partition.state.leader if partition.state is not None else NO_LEADER
         return FollowerState(NO_LEADER if leader == self._manager.broker_id else leader)
 
-    def heard(self) -> list[HeardBroker]:
-        """What was had of each broker that shares partitions with this one, by broker."""
+    def heard(self, silent_ms: Mapping[int, int]) -> list[HeardBroker]:
+        """What was had of each broker that shares partitions with this one, by broker.
+        `silent_ms`: leaders that leave fetches without an answer."""
         now_ms = self._clock.monotonic_ms()
         fetched, answered_ms = self._sessions.last_requests(), self._fetchers.last_answers_ms()
         return [
@@ -91,8 +97,9 @@ class ReplicaKnowledge:
                 broker_id,
                 now_ms - fetched[broker_id] if broker_id in fetched else NOT_KNOWN,
                 answered_ms.get(broker_id, NOT_KNOWN),
+                silent_ms.get(broker_id, NOT_KNOWN),
             )
-            for broker_id in sorted({*fetched, *answered_ms})
+            for broker_id in sorted({*fetched, *answered_ms, *silent_ms})
         ]
 
     def damaged_offsets(self, key: ReplicaKey) -> Sequence[DamagedOffsets]:
@@ -107,7 +114,7 @@ class ReplicaKnowledge:
     def failure_of(self, key: ReplicaKey) -> Failure | None:
         damage = self._repair.damage_of(key)
         if damage is not None:
-            return Failure(damage.cause.value, damage.reason, damage.since_ms)
+            return Failure(damage.cause.value, damage.reason, damage.since_ms, damage.led_epoch)
         refusal = self._manager.disk.of(key)
         if refusal is not None:
             return Failure(

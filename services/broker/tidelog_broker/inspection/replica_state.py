@@ -22,6 +22,8 @@ from tidelog_broker.partition.lag import lag_of, least_lag_of, untold_end
 from tidelog_broker.partition.leading import Leading
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.partition.write_rate import write_rate
+from tidelog_broker.replicas.disk_refusals import Unopened
 from tidelog_runtime.metadata.schema import LeaderAndIsr
 
 
@@ -108,6 +110,19 @@ def replica_state(partition: Partition, around: Surroundings, now: Now) -> Repli
     )
 
 
+def unopened_replica(unopened: Unopened, key: ReplicaKey, now: Now) -> ReplicaState:
+    failure = Failure(unopened.cause.value, unopened.message, unopened.since_ms)
+    return ReplicaState(
+        topic=unopened.name.topic,
+        topic_id=key.topic_id,
+        partition=unopened.name.partition,
+        role="none",
+        leader_epoch=NO_EPOCH,
+        revision=0,
+        **failure_fields(failure, now),
+    )
+
+
 def _moving(partition: Partition) -> str:
     state = partition.state
     if state is None:
@@ -121,6 +136,7 @@ def leader_state(
     partition: Partition, leading: Leading, around: Surroundings, now: Now
 ) -> LeaderState:
     assert partition.state is not None
+    written = write_rate(partition.log, now.wall_ms) if partition.state.adding else None
     return LeaderState(
         hw_stalled_ms=around.hw_stalled_ms(partition),
         maximal_isr=sorted(isr.maximal(partition.state, leading.proposed)),
@@ -135,6 +151,8 @@ def leader_state(
             else NOT_KNOWN
         ),
         waiting_consumers=around.waiting_consumers(partition),
+        written_bytes_per_second=None if written is None else written.usual,
+        most_written_bytes_per_second=None if written is None else written.most,
     )
 
 

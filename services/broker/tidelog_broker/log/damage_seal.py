@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import PurePath
 from typing import NamedTuple
 
-from tidelog.batch import new_damaged_batch
+from tidelog.batch import UNKNOWN_MS, new_damaged_batch
 from tidelog.log_format import (
     FRAME_HEADER_BYTES,
     MAX_FRAME_BYTES,
@@ -25,7 +25,9 @@ from tidelog.log_format import (
     walk_frames,
 )
 from tidelog.model import Batch, BatchHeader
+from tidelog.record_limits import HIGHEST_MAX_BATCH_RECORDS
 from tidelog_broker.log.disk import DiskFile
+from tidelog_broker.log.leader_epochs import LeaderEpochs
 
 
 class DamagedRange(NamedTuple):
@@ -41,7 +43,8 @@ class DamagedRange(NamedTuple):
 
 
 Evidence = Callable[[PurePath, DamagedRange, bytes], None]
-"""Stores the bytes of a damaged stretch of this segment, durably. Raises OSError."""
+"""Stores the bytes of a damaged stretch of this segment, durably, before it is made unreadable or,
+where its offsets are not known (`next_offset` is `first_offset`), cut. Raises OSError."""
 
 
 def discard_evidence(path: PurePath, damaged: DamagedRange, data: bytes) -> None:
@@ -58,13 +61,15 @@ class Fault(NamedTuple):
 
 
 def damaged_range(
-    read: ReadAt, fault: Fault, latest_epoch: int, end_offset: int | None
+    read: ReadAt, fault: Fault, latest_epoch: int, end_offset: int | None, least_end: int = 0
 ) -> DamagedRange | None:
     """The stretch up to the next sound frame, or up to the end of the segment.
 
-    `end_offset`: the offset at which the segment ends; None: it is not known, so that only a
-    sound frame tells where the stretch ends. Returns None where nothing tells."""
+    `end_offset`: the offset at which the segment ends; None: it is not known, so that a sound frame
+    tells where the stretch ends, or else `least_end`, up to which the segment reached at least.
+    Returns None where nothing tells."""
     position, expected, end, reason = fault
+    known_end = least_end if end_offset is None else end_offset
     frame = _frame_header(read, fault)
     following = None
     if frame is not None:
@@ -72,7 +77,8 @@ def damaged_range(
         following = _sound_frame(read, position + frame.length, end)
         if following is not None and following.base_offset != frame.header.next_offset:
             following = None
-        at_end = position + frame.length == end and frame.header.next_offset == end_offset
+        # The count of records has no checksum but that of the records.
+        at_end = position + frame.length == end and frame.header.next_offset == known_end
         if following is not None or at_end:
             return _range(fault, frame.header.next_offset, frame.length, frame.header)
     start = position + 1
@@ -87,10 +93,10 @@ def damaged_range(
             known = header if frame is None else frame.header
             return _range(fault, header.base_offset, found - position, known)
         start = found + 1
-    if end_offset is None or end_offset <= expected:
+    if known_end <= expected:
         return None
     header = None if frame is None else frame.header
-    return DamagedRange(expected, end_offset, position, end - position, reason, header)
+    return DamagedRange(expected, known_end, position, end - position, reason, header)
 
 
 def _range(fault: Fault, next_offset: int, size: int, header: BatchHeader | None) -> DamagedRange:
@@ -116,6 +122,17 @@ def _frame_header(read: ReadAt, fault: Fault) -> _FrameHeader | None:
     return _FrameHeader(length, header) if fault.position + length <= fault.end else None
 
 
+def whole_frame_end(read: ReadAt, fault: Fault) -> int | None:
+    """The next offset of a frame with a sound header that ends where the file does: a write that
+    was broken off leaves less."""
+    frame = _frame_header(read, fault)
+    if frame is None or fault.position + frame.length != fault.end:
+        return None
+    if frame.header.record_count > HIGHEST_MAX_BATCH_RECORDS:
+        return None  # which has no checksum but that of the records
+    return frame.header.next_offset
+
+
 def _sound_frame(read: ReadAt, position: int, end: int) -> BatchHeader | None:
     """The header of the frame there, all checksums of which hold."""
     if position >= end:
@@ -133,6 +150,17 @@ def first_piece(damaged: DamagedRange) -> DamagedRange:
     return damaged._replace(
         next_offset=damaged.first_offset + 1, size=-(-damaged.size // pieces), header=None
     )
+
+
+def with_known_epoch(damaged: DamagedRange, latest_epoch: int, known: LeaderEpochs) -> DamagedRange:
+    """Without a sound header of its own a batch has the epoch that the log is known to have there,
+    where that may follow the `latest_epoch` in front of it."""
+    header, epoch = damaged.header, known.epoch_at(damaged.first_offset)
+    if header is None or header.base_offset == damaged.first_offset:
+        return damaged
+    if not latest_epoch <= epoch <= header.leader_epoch:
+        return damaged
+    return damaged._replace(header=header._replace(leader_epoch=epoch))
 
 
 def has_sound_frame(read: ReadAt, start: int, end: int) -> bool:
@@ -156,11 +184,10 @@ def seal(
     damaged: DamagedRange,
     latest_epoch: int,
     evidence: Evidence,
-    before_ms: int = 0,
 ) -> Batch:
     """Writes the header over the stretch; on the disk on return. Raises OSError. Returns the
-    batch that lies there from now on. `before_ms`: a time at which the log was written, for
-    where no header tells."""
+    batch that lies there from now on, appended at UNKNOWN_MS where no header
+    tells when."""
     data = file.read_at(damaged.size, damaged.position)
     evidence(path, damaged, data)
     header = damaged.header
@@ -169,7 +196,7 @@ def seal(
         first_offset=damaged.first_offset,
         next_offset=damaged.next_offset,
         leader_epoch=max(latest_epoch, 0) if header is None else header.leader_epoch,
-        append_time_ms=max(before_ms, 0) if header is None else header.append_time_ms,
+        append_time_ms=UNKNOWN_MS if header is None else header.append_time_ms,
     )
     file.write_at(damaged.position, [encode_frame_header(batch)])
     file.sync()

@@ -10,7 +10,7 @@ import errno
 import os
 import shutil
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path, PurePath
 from typing import Protocol
 
@@ -33,7 +33,7 @@ class DiskFile(Protocol):
         """Writes them one after another; on an error a part may have been written."""
 
     def read_at(self, size: int, position: int) -> bytes:
-        """Fewer bytes only at the end of the file."""
+        """Fewer bytes only at the end of the file. An error names the file."""
 
     def read_cached(self, size: int, position: int) -> bytes | bytearray:
         """The same without waiting for the disk: ends where memory does not hold the file.
@@ -90,6 +90,13 @@ class Disk(Protocol):
     def remove_tree(self, directory: PurePath) -> None:
         """Does nothing where it does not exist."""
 
+    def allocate(self, path: PurePath, size: int) -> None:
+        """A file whose room nothing else can take; one that is there is completed. On an error
+        none is left."""
+
+    def check_append_room(self) -> None:
+        """Before an append: raises ENOSPC where the room that is kept for state files is used."""
+
 
 def copy_bytes(source: DiskFile, target: DiskFile, start: int, end: int) -> None:
     """To the same place. With `target` the source itself, the next sync has them to write
@@ -99,8 +106,14 @@ def copy_bytes(source: DiskFile, target: DiskFile, start: int, end: int) -> None
         target.write_at(position, [source.read_at(size, position)])
 
 
+# Around each sync, so that it can be measured; any number of threads at once.
+Timed = Callable[[], AbstractContextManager[None]]
+
+
 class OsFile:
-    def __init__(self, path: PurePath, create: bool) -> None:
+    def __init__(self, path: PurePath, create: bool, timed: Timed = nullcontext) -> None:
+        self._path = path
+        self._timed = timed
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         self._descriptor = os.open(path, flags, 0o644)
         self._tells_what_is_cached = True
@@ -123,13 +136,17 @@ class OsFile:
         return position
 
     def read_at(self, size: int, position: int) -> bytes:
-        data = os.pread(self._descriptor, size, position)
-        if len(data) == size:
-            return data
-        parts = [data]
-        while data and (missing := size - sum(map(len, parts))):
-            data = os.pread(self._descriptor, missing, position + size - missing)
-            parts.append(data)
+        try:
+            data = os.pread(self._descriptor, size, position)
+            if len(data) == size:
+                return data
+            parts = [data]
+            while data and (missing := size - sum(map(len, parts))):
+                data = os.pread(self._descriptor, missing, position + size - missing)
+                parts.append(data)
+        except OSError as error:
+            error.filename = str(self._path)
+            raise
         return b"".join(parts)
 
     def read_cached(self, size: int, position: int) -> bytes | bytearray:
@@ -143,6 +160,7 @@ class OsFile:
                 return b""
             except OSError as error:
                 if error.errno not in _CANNOT_TELL:
+                    error.filename = str(self._path)
                     raise
                 self._tells_what_is_cached = False
             else:
@@ -158,7 +176,8 @@ class OsFile:
         os.ftruncate(self._descriptor, size)
 
     def sync(self) -> None:
-        os.fdatasync(self._descriptor)
+        with self._timed():
+            os.fdatasync(self._descriptor)
 
     def close(self) -> None:
         os.close(self._descriptor)
@@ -168,8 +187,11 @@ class OsDisk:
     """A start asks for several files of each of ten thousand logs: a `Path` takes longer to make
     than the kernel to answer."""
 
+    def __init__(self, timed: Timed = nullcontext) -> None:
+        self._timed = timed
+
     def open(self, path: PurePath, *, create: bool = False) -> OsFile:
-        return OsFile(path, create)
+        return OsFile(path, create, self._timed)
 
     def file_size(self, path: PurePath) -> int:
         return os.stat(path).st_size  # noqa: PTH116
@@ -192,16 +214,28 @@ class OsDisk:
 
     def _replace(self, path: PurePath, data_for: Callable[[int], bytes], *, sync: bool) -> None:
         temporary = f"{path}{TEMPORARY_SUFFIX}"
-        with open(temporary, "wb", buffering=0) as file:  # noqa: PTH123
+        try:
+            self._write_new(temporary, data_for, sync=sync)
+        except OSError as error:
+            # On a full disk what was written of it would keep the room that others need.
+            with suppress(OSError):
+                os.unlink(temporary)  # noqa: PTH108
+            # A write and a sync do not say of which file they are.
+            error.filename = error.filename or str(path)
+            raise
+        os.replace(temporary, path)  # noqa: PTH105
+        if sync:
+            self.sync_directory(path.parent)
+
+    def _write_new(self, path: str, data_for: Callable[[int], bytes], *, sync: bool) -> None:
+        with open(path, "wb", buffering=0) as file:  # noqa: PTH123
             # A raw file may write a part.
             rest = memoryview(data_for(file.fileno()))
             while rest:
                 rest = rest[file.write(rest) :]
             if sync:
-                os.fsync(file.fileno())
-        os.replace(temporary, path)  # noqa: PTH105
-        if sync:
-            self.sync_directory(path.parent)
+                with self._timed():
+                    os.fsync(file.fileno())
 
     def list_names(self, directory: PurePath) -> list[str]:
         try:
@@ -215,7 +249,8 @@ class OsDisk:
     def sync_directory(self, directory: PurePath) -> None:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            os.fsync(descriptor)
+            with self._timed():
+                os.fsync(descriptor)
         finally:
             os.close(descriptor)
 
@@ -229,3 +264,17 @@ class OsDisk:
     def remove_tree(self, directory: PurePath) -> None:
         if Path(directory).exists():
             shutil.rmtree(directory)
+
+    def allocate(self, path: PurePath, size: int) -> None:
+        with open(path, "ab", buffering=0) as file:  # noqa: PTH123
+            try:
+                if hasattr(os, "posix_fallocate"):
+                    os.posix_fallocate(file.fileno(), 0, size)
+                else:
+                    file.write(bytes(size - file.tell()))
+            except OSError:
+                self.remove(path)
+                raise
+
+    def check_append_room(self) -> None:
+        """Nothing is kept here."""

@@ -8,6 +8,7 @@ from pathlib import PurePath
 
 from crc32c import crc32c
 
+from tidelog_broker.log.bad_sectors import is_unreadable
 from tidelog_broker.log.disk import Disk, DiskFile
 from tidelog_broker.log.leader_epochs import EpochEntry
 
@@ -42,8 +43,10 @@ class EpochFile:
         """None: missing, torn or damaged; the batches tell the same."""
         try:
             data = self._disk.read_file(self._path)
-        except FileNotFoundError:
-            return None
+        except OSError as error:
+            if isinstance(error, FileNotFoundError) or is_unreadable(error):
+                return None
+            raise
         lines = data.splitlines(keepends=True)
         entries = [_parse_line(line) for line in lines[1:]]
         known = tuple(entry for entry in entries if entry is not None)

@@ -7,6 +7,9 @@ import os
 from pathlib import PurePath
 from typing import Self
 
+from tidelog.log_format import SEGMENT_SUFFIX
+from tidelog_broker.log.bad_sectors import is_unreadable
+
 _REMEDIES = {
     errnos.ENOSPC: "free space on that disk; appends go on as soon as there is room",
     errnos.EFBIG: "raise the limit of file sizes (ulimit -f); appends go on then",
@@ -16,7 +19,19 @@ _REMEDIES = {
     errnos.EACCES: "give the broker's user write access",
     errnos.EMFILE: "raise the limit of open files (ulimit -n)",
     errnos.ENOENT: "the data directory was moved or removed; put it back",
+    errnos.ENOTDIR: "give a directory in its place",
+    errnos.EEXIST: "give a directory in its place",
 }
+
+
+def describe_os_error(error: OSError) -> str:
+    """With the file and what to do, for a process that ends by it."""
+    if error.errno is None or error.filename is None:
+        return str(error)
+    remedy = _REMEDIES.get(error.errno, "check the disk").partition("; appends")[0]
+    if error.errno in _FULL:
+        remedy += ", then start again"
+    return f"cannot use {error.filename}: {os.strerror(error.errno)}; {remedy}"
 
 
 # The log is sound, and the same may succeed once there is room, or a file to open.
@@ -52,6 +67,24 @@ class LogStorageError(LogError):
     @classmethod
     def of(cls, error: OSError, path: PurePath, action: str) -> Self:
         return cls(path, error.errno or errnos.EIO, action)
+
+
+class LogUnreadableError(LogStorageError):
+    """The disk cannot read a stretch of the file: what lies there is damaged, and nothing else."""
+
+    @property
+    def reason(self) -> str:
+        return str(self)
+
+
+def read_failure(error: OSError, path: PurePath, action: str) -> LogStorageError:
+    """`path`: of what was read, where the error does not name the file. A segment that is missing
+    cannot be read either."""
+    is_missing = error.errno == errnos.ENOENT and str(error.filename).endswith(SEGMENT_SUFFIX)
+    if is_missing or is_unreadable(error):
+        named = PurePath(error.filename) if error.filename else path
+        return LogUnreadableError.of(error, named, action)
+    return LogStorageError.of(error, path, action)
 
 
 class LogFailedError(LogStorageError):

@@ -43,6 +43,11 @@ class LeaderEpochs:
         self._entries.append(EpochEntry(leader_epoch, start_offset))
         return True
 
+    def epoch_at(self, offset: int) -> int:
+        """Of the batch that holds the offset; NO_EPOCH: it lies before the first that is known."""
+        index = bisect.bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
+        return self._entries[index - 1].leader_epoch if index else NO_EPOCH
+
     def epoch_start(self, leader_epoch: int) -> int | None:
         """None: no batch of this epoch is in the log."""
         index = bisect.bisect_left(self._entries, (leader_epoch,))

@@ -7,6 +7,7 @@ from pathlib import PurePath
 
 from tidelog.log_format import walk_frames
 from tidelog.model import NO_EPOCH
+from tidelog_broker.log.bad_sectors import ReadAround, copy_readable
 from tidelog_broker.log.damage_seal import (
     DamagedRange,
     Evidence,
@@ -15,18 +16,23 @@ from tidelog_broker.log.damage_seal import (
     damaged_range,
     first_piece,
     seal,
+    with_known_epoch,
 )
-from tidelog_broker.log.disk import Disk
-from tidelog_broker.log.errors import LogCorruptError, LogError, LogStorageError
+from tidelog_broker.log.disk import TEMPORARY_SUFFIX, Disk
+from tidelog_broker.log.errors import LogCorruptError, LogError, read_failure
 from tidelog_broker.log.indexes import SegmentSummary, summarise
+from tidelog_broker.log.leader_epochs import LeaderEpochs
 from tidelog_broker.log.segment import empty_summary
+
+CHECK_BYTES = 1 << 20
 
 
 class LiveSeal:
     """Made by `Log.begin_seal`; `run` it once, in a thread, then hand it to `Log.finish_seal`.
 
     Checks all that the segment held when this was made. Then `damaged` has what was sealed,
-    `found` the segment as it is now, or `error` is set."""
+    `found` the segment as it is now, or `error` is set. `copies`: nothing is appended to the
+    segment any more, and sectors of it cannot be read; `copy` is to take its place then."""
 
     def __init__(
         self,
@@ -34,27 +40,55 @@ class LiveSeal:
         path: PurePath,
         base_offset: int,
         summary: SegmentSummary,
+        epochs: LeaderEpochs,
         evidence: Evidence,
+        copies: bool,
     ) -> None:
         self._disk = disk
         self._base_offset = base_offset
+        self._epochs = epochs
         self._evidence = evidence
         self.path = path
         self.before = summary
         self.found = empty_summary(base_offset)
         self.damaged: list[DamagedRange] = []
         self.error: LogError | None = None
+        self.copies = copies
+        self.copy: PurePath | None = None
 
     def run(self) -> None:
         try:
-            self._check()
+            if self.copies and self._has_bad_sectors():
+                self.copy = PurePath(f"{self.path}{TEMPORARY_SUFFIX}")
+                copy_readable(self._disk, self.path, self.copy, self.before.size)
+            self._check(self.copy or self.path)
         except OSError as error:
-            self.error = LogStorageError.of(error, self.path, "check the segment")
+            self.error = read_failure(error, self.path, "check the segment")
         except LogError as error:
             self.error = error
 
-    def _check(self) -> None:
+    def discard(self) -> None:
+        """The copy is not needed."""
+        if self.copy is not None:
+            self._disk.remove(self.copy)
+
+    def _has_bad_sectors(self) -> bool:
+        """Or lacks some. What could not be read a while ago may be read now."""
+        if self._disk.file_size(self.path) < self.before.size:
+            return True
         file = self._disk.open(self.path)
+        around = ReadAround(file)
+        try:
+            for position in range(0, self.before.size, CHECK_BYTES):
+                around.read_at(min(CHECK_BYTES, self.before.size - position), position)
+                if around.bad:
+                    return True
+        finally:
+            file.close()
+        return False
+
+    def _check(self, path: PurePath) -> None:
+        file = self._disk.open(path)
         latest_epoch = NO_EPOCH
         try:
             while self.found.size < self.before.size:
@@ -81,8 +115,8 @@ class LiveSeal:
                             damaged = first_piece(damaged)
                         if damaged is None or not can_seal(damaged, at_end=False):
                             raise LogCorruptError(self.path, info.position, fault.reason)
-                        before_ms = self.found.max_timestamp_ms
-                        seal(file, self.path, damaged, latest_epoch, self._evidence, before_ms)
+                        damaged = with_known_epoch(damaged, latest_epoch, self._epochs)
+                        seal(file, self.path, damaged, latest_epoch, self._evidence)
                         self.damaged.append(damaged)
                         break
                     latest_epoch = max(latest_epoch, info.header.leader_epoch)

@@ -21,21 +21,19 @@ from tidelog_broker.log.errors import (
     LogInterruptedError,
     LogStorageError,
     OffsetOutOfRangeError,
+    read_failure,
 )
 from tidelog_broker.log.flush import FlushProgress, FlushTicket
 from tidelog_broker.log.leader_epochs import EpochEntry, LeaderEpochs
-from tidelog_broker.log.live_seal import LiveSeal
+from tidelog_broker.log.log_start import LOG_START_KIND, LOG_START_NAME, BeforeLoss
 from tidelog_broker.log.producer_history import ProducerHistory
 from tidelog_broker.log.recovery import (
-    LOG_START_KIND,
-    LOG_START_NAME,
-    BeforeLoss,
     LogContent,
     RecoveryReport,
     load_content,
 )
+from tidelog_broker.log.repairable_log import RepairableLog
 from tidelog_broker.log.retention import expired_segments, is_expired, is_roll_due
-from tidelog_broker.log.scrub_stretch import ScrubTarget
 from tidelog_broker.log.segment import Segment
 from tidelog_broker.log.segment_files import SegmentFiles
 from tidelog_broker.log.segments import Segments
@@ -46,7 +44,7 @@ from tidelog_broker.partition.replica_log import CachedBatches, ColdDataError
 BeforeCut = Callable[[int], None]
 
 
-class Log:
+class Log(RepairableLog):
     """For one thread, but for `open` and `FlushTicket.run`.
 
     Invariants: there is at least one segment; `log_start_offset` ≤ `flushed_offset` ≤
@@ -92,9 +90,11 @@ class Log:
         check_all: bool = False,
         left: CleanLog | None = None,
         evidence: Evidence = discard_evidence,
+        least_end: int = 0,
     ) -> Log:
         """Opens or creates. `recovery_point`: everything below was flushed before the last
-        stop. `files` is shared by the logs of a broker. `before_loss` is called before
+        stop. `least_end`: everything below was acknowledged, so that no offset there is used again.
+        `files` is shared by the logs of a broker. `before_loss` is called before
         anything sound is cut here, and `before_cut` from then on with each offset that the
         log is to be cut to; it raises OSError. `unsynced`: what became of writes that were not
         flushed before the last stop. `check_all`: nothing is taken for sound, neither by a
@@ -120,13 +120,14 @@ class Log:
                 check_all=check_all,
                 left=left,
                 evidence=evidence,
+                least_end=least_end,
             )
             log = cls(files, directory, config, content, epoch_file)
             log.before_cut = before_cut
             log._start(content, recovery_point)
             log.producers.load(content.left.producers if content.left is not None else None)
         except OSError as error:
-            raise LogStorageError.of(error, directory, "open the log in") from error
+            raise read_failure(error, directory, "open the log in") from error
         return log
 
     def _start(self, content: LogContent, recovery_point: int) -> None:
@@ -137,6 +138,7 @@ class Log:
             max(content.log_start_offset, min(recovery_point, content.log_end_offset))
         )
         if not self._segments:
+            self._disk.check_append_room()
             self._disk.make_directory(self.directory)
             self._add_segment(content.log_start_offset)
         self._write_epochs()
@@ -181,15 +183,13 @@ class Log:
         return len(self._segments)
 
     def bytes_from(self, offset: int) -> int:
-        """About how many bytes there are from that offset on, without a look at the disk: 0
-        at the log's end, all below its start; in the active segment at most one index
-        interval and a batch too many."""
+        """About how many bytes there are from that offset on, by memory alone: 0 at the log's end,
+        all below its start; of the active segment at most an index interval and a batch more."""
         return self._segments.reader.bytes_from(offset)
 
     def append_time_of(self, offset: int) -> int | None:
-        """When the batch that holds the offset was appended by its leader, in milliseconds
-        since 1970; None at the log's end, outside the log, and where memory does not hold it.
-        Reads a frame's header, and at most one index interval to find it."""
+        """When the leader appended the batch with the offset, in milliseconds since 1970; None
+        where memory does not tell. Reads a frame's header, after an index interval at most."""
         if not self.log_start_offset <= offset < self.log_end_offset:
             return None
         try:
@@ -236,6 +236,7 @@ class Log:
         epochs_before = self._epochs.entries if self._brings_epoch(batches) else None
         active = self._segments.active
         try:
+            self._disk.check_append_room()
             self._left = None
             added = sum(map(frame_bytes, batches))
             # By the time of the batches, so that a follower which copies old ones does not roll at
@@ -289,10 +290,9 @@ class Log:
 
     def read(self, offset: int, *, max_bytes: int, up_to: int) -> list[Batch]:
         """Whole batches from the one that holds `offset` on, that end at or below `up_to`:
-        as many as fit into `max_bytes` on disk, but at least one where there is one.
-
-        Both checksums of each are checked: a bit may flip under a log that is never opened
-        anew. Raises `OffsetOutOfRangeError`, `LogCorruptError` and `LogStorageError`."""
+        as many as fit into `max_bytes` on disk, but at least one where there is one. Checks both
+        checksums of each: a bit may flip under an open log. Raises `OffsetOutOfRangeError`,
+        `LogCorruptError` and `LogStorageError`."""
         return self._read(offset, max_bytes, up_to, waits=True).batches
 
     def read_cached(self, offset: int, *, max_bytes: int, up_to: int) -> CachedBatches:
@@ -312,11 +312,10 @@ class Log:
         try:
             return self._segments.reader.read(offset, max_bytes, up_to, waits=waits)
         except OSError as error:
-            raise LogStorageError.of(error, self.directory, "read the log in") from error
+            raise read_failure(error, self.directory, "read the log in") from error
 
     def header_at(self, offset: int) -> BatchHeader:
-        """Of the batch that holds the offset, which is in the log. Waits for the disk. Raises
-        `LogCorruptError` and `OSError`."""
+        """Of the batch that holds the offset, which is in the log. Raises as `headers` does."""
         return self._segments.reader.header_at(offset)
 
     def headers(self, start: int, end: int) -> Iterator[BatchHeader]:
@@ -332,13 +331,12 @@ class Log:
         try:
             return self._segments.reader.first_at_time(timestamp_ms, up_to, waits=waits)
         except OSError as error:
-            raise LogStorageError.of(error, self.directory, "search the log in") from error
+            raise read_failure(error, self.directory, "search the log in") from error
 
     # Cutting.
 
     def truncate_to(self, offset: int) -> None:
-        """Cuts the batch that holds `offset` and all after it; below the log's start like
-        `reset_to`. On the disk on return."""
+        """Cuts the batch that holds `offset`, and all after it. On the disk on return."""
         self._check_usable()
         if offset < self.log_start_offset:
             self.reset_to(offset)
@@ -363,8 +361,7 @@ class Log:
             self._progress.flushed_offset = min(self.flushed_offset, self.log_end_offset)
 
     def reset_to(self, offset: int) -> None:
-        """Removes everything; the log is empty and begins at `offset`. On the disk on
-        return."""
+        """Removes everything; the log is empty and begins at `offset`. On the disk on return."""
         self._check_usable()
         try:
             self.before_cut(offset)
@@ -391,13 +388,13 @@ class Log:
         path = self.directory / LOG_START_NAME
         write_checked(self._disk, path, LOG_START_KIND, offset, sync=True)
 
-    def delete_old_segments(self, now_ms: int | None, up_to: int) -> int:
-        """Deletes what retention no longer asks for, wholly below the offset `up_to`;
-        returns how many segments. Rolls the active one where it is old. `now_ms` None: the clock
-        is in doubt, and nothing is deleted for its age."""
+    def delete_old_segments(self, now_ms: int | None, up_to: int, append_ms: int = 0) -> int:
+        """Deletes what retention no longer asks for below `up_to`; returns how many segments.
+        Rolls the active one where it is old. `now_ms` None: the clock is in doubt, and nothing is
+        deleted for its age. `append_ms`: what appends are dated by, where that is another time."""
         self._check_usable()
         try:
-            self._roll_if_old(now_ms, up_to)
+            self._roll_if_old(now_ms, up_to, append_ms or now_ms)
             sealed = list(self._segments.sealed)
             count = expired_segments(
                 [segment.summary for segment in sealed],
@@ -413,8 +410,7 @@ class Log:
         return count
 
     def delete_below(self, offset: int) -> int:
-        """Deletes the segments wholly below an offset; returns how many. Rolls the active one
-        where it is among them."""
+        """Deletes the segments wholly below an offset, the active one too; returns how many."""
         self._check_usable()
         try:
             active = self._segments.active.summary
@@ -440,56 +436,16 @@ class Log:
             self._epochs.truncate_from_start(start)
             self._write_epochs()
 
-    def _roll_if_old(self, now_ms: int | None, up_to: int) -> None:
+    def _roll_if_old(self, now_ms: int | None, up_to: int, append_ms: int | None) -> None:
         active = self._segments.active
         expired = (
             now_ms is not None
             and active.next_offset <= up_to
             and is_expired(active.summary, self._config, now_ms, active.last_append_time_ms)
         )
-        if expired or is_roll_due(active.summary, 0, self._config, now_ms):
+        if expired or is_roll_due(active.summary, 0, self._config, append_ms):
             self._left = None
             self._roll()
-
-    # Damage.
-
-    def scrub_target(self, offset: int, known: ScrubTarget | None) -> ScrubTarget | None:
-        """Where the check of what is on the disk continues, at the batch that holds the offset
-        or at the log's start; None: nothing is left. `known`: the last one, moved on. Raises
-        `LogError` and `OSError`."""
-        offset = max(offset, self.log_start_offset)
-        if offset >= self.flushed_offset:
-            return None
-        return self._segments.scrub_target(offset, known)
-
-    def frames_from(self, offset: int) -> ScrubTarget | None:
-        """The batch that holds the offset, synced or not, and the segment that it lies in; None:
-        the log does not hold it. Raises `LogError` and `OSError`."""
-        if not self.log_start_offset <= offset < self.log_end_offset:
-            return None
-        return self._segments.scrub_target(offset, None)
-
-    def digest_ranges(self, range_offsets: int) -> None:
-        """Keeps digests of ranges of so many offsets from now on; 0: of none."""
-        self.digests = LogDigests(range_offsets, self.log_end_offset)
-
-    def begin_seal(self, path: PurePath, evidence: Evidence) -> LiveSeal | None:
-        """A check of this segment, which makes its damaged batches unreadable. None: there is
-        no such segment any more."""
-        for segment in self._segments:
-            if segment.path == path:
-                return LiveSeal(self._disk, path, segment.base_offset, segment.summary, evidence)
-        return None
-
-    def finish_seal(self, check: LiveSeal) -> None:
-        """After `check.run()`, while the log was read and appended to. Raises `LogError` where
-        the segment cannot be sealed."""
-        if check.error is not None:
-            raise check.error
-        self._left = None
-        self._segments.sealed_in(check)
-        for damaged in check.damaged:
-            self.digests.forget(damaged.first_offset, damaged.next_offset)
 
     # Syncing.
 
@@ -498,8 +454,8 @@ class Log:
         return self._progress.is_behind(self.log_end_offset, self._epochs.entries)
 
     def begin_flush(self) -> FlushTicket | None:
-        """What is not on the disk yet, of at most MAX_FLUSHED_SEGMENTS; None: everything
-        is. Raises `LogFailedError` where a flush that nobody finished has failed."""
+        """What is not on the disk yet, of at most MAX_FLUSHED_SEGMENTS; None: everything is. Raises
+        `LogFailedError` where a flush that nobody finished has failed."""
         self._check_usable()
         for ticket in self._progress.unfinished:
             if ticket.error is not None:

@@ -140,6 +140,21 @@ class ProducerHistory:
     def finish_cut(self) -> None:
         self.states = self._states_at(self._log.log_end_offset)
 
+    def restored(self, batches: Sequence[Batch]) -> None:
+        """Batches that were unreadable are in the log again. They say nothing new of a producer
+        that is known to have written later ones."""
+        for header in (batch.header for batch in batches):
+            known = self.states.entry(header.producer_id)
+            if known is None or known.end_offset <= header.base_offset:
+                self.states.note(header)
+        if self.lacking:
+            return
+        try:
+            # The newest one may have been made without them.
+            self._write(self._log.log_end_offset, self.states)
+        except OSError as error:
+            _log.warning("producer_snapshot_not_written", why=str(error))
+
     def begin_reset(self, offset: int) -> None:
         """Before the log is emptied to begin at the offset. On the disk on return; without
         effect where the log is not emptied after all."""

@@ -9,14 +9,15 @@ that logs can be opened in several threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
-from typing import NamedTuple
 
-from tidelog.log_format import SEGMENT_SUFFIX, find_frame, frame_at, is_torn, walk_frames
+import structlog
+
+from tidelog.log_format import MAX_FRAME_BYTES, find_frame, frame_at, is_torn, walk_frames
 from tidelog.model import BatchHeader
-from tidelog_broker.log.checked_file import DamagedFileError, read_checked
+from tidelog_broker.log.bad_sectors import ReadAround, is_unreadable, replace_file
 from tidelog_broker.log.clean_shutdown import CleanLog, KnownSegment
 from tidelog_broker.log.damage_seal import (
     DamagedRange,
@@ -28,15 +29,16 @@ from tidelog_broker.log.damage_seal import (
     first_piece,
     has_sound_frame,
     seal,
+    whole_frame_end,
+    with_known_epoch,
 )
-from tidelog_broker.log.disk import TEMPORARY_SUFFIX, Disk, DiskFile, copy_bytes
+from tidelog_broker.log.disk import Disk, DiskFile, copy_bytes
 from tidelog_broker.log.epoch_file import EpochFile
 from tidelog_broker.log.errors import UndecidedDamageError
 from tidelog_broker.log.indexes import SegmentIndexes, SegmentSummary, summarise
 from tidelog_broker.log.leader_epochs import LeaderEpochs
+from tidelog_broker.log.log_start import BeforeLoss, remove_segment, settle_start
 from tidelog_broker.log.segment import (
-    INDEX_SUFFIX,
-    TIME_INDEX_SUFFIX,
     empty_summary,
     read_indexes,
     segment_path,
@@ -44,15 +46,7 @@ from tidelog_broker.log.segment import (
 )
 from tidelog_broker.log.unsynced import Unsynced
 
-LOG_START_NAME = "log-start-offset"
-LOG_START_KIND = "log-start-offset"
-# By which earlier releases knew a log that a clean stop had left. Who goes back to one is not to
-# believe it of what has changed since.
-FORMER_MARKER_NAME = "clean-shutdown"
-
-BeforeLoss = Callable[[], None]
-"""Called before what was sound is cut: a crash right after the cut would leave a log that
-looks whole."""
+_log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +101,12 @@ def load_content(
     check_all: bool,
     left: CleanLog | None = None,
     evidence: Evidence = discard_evidence,
+    least_end: int = 0,
 ) -> LogContent:
     """Raises `OSError`, and `UndecidedDamageError` as `unsynced` says; damage is cut and
     reported. Leaves the directory in order, but creates nothing. `Log.open` says what
-    `check_all` and `left` are."""
-    start, bases, gap = _settle_start(disk, directory, before_loss, unsynced)
+    `check_all`, `left` and `least_end` are."""
+    start, bases, gap = settle_start(disk, directory, before_loss, unsynced)
     epochs = _read_epochs(epoch_file) if bases else LeaderEpochs()
     if (
         left is not None
@@ -135,69 +130,14 @@ def load_content(
         unsynced,
         check_all,
         evidence,
+        max(recovery_point, least_end),
     )
     return check.run(start, epochs)
-
-
-class _Start(NamedTuple):
-    log_start_offset: int
-    bases: list[int]
-    gap: str | None
-
-
-def _settle_start(
-    disk: Disk, directory: PurePath, before_loss: BeforeLoss, unsynced: Unsynced
-) -> _Start:
-    """The segments that belong to the log; removes all other files that a stop left.
-
-    The first begins at the log's start. Where an older one is there too, a deletion was
-    interrupted; where none begins there, a reset was, or segments are missing: then none
-    is kept, because whoever holds offset n is taken to hold all below. In an only copy what is
-    missing is unreadable, as elsewhere in the log: an empty segment stands for it."""
-    names = disk.list_names(directory)
-    for name in names:
-        if name.endswith(TEMPORARY_SUFFIX) or name == FORMER_MARKER_NAME:
-            disk.remove(directory / name)
-    bases = sorted(int(n.removesuffix(SEGMENT_SUFFIX)) for n in names if n.endswith(SEGMENT_SUFFIX))
-    start = _read_log_start(disk, directory) if LOG_START_NAME in names else 0
-    if start is None:
-        return _Start(bases[0] if bases else 0, bases, None)
-    kept = [base for base in bases if base >= start]
-    gap = None
-    if kept[:1] != [start]:
-        if kept:
-            gap = f"the log begins at offset {start}, its first segment at {kept[0]}"
-            if unsynced is Unsynced.LOST:
-                raise UndecidedDamageError(segment_path(directory, start), 0, gap)
-            if unsynced is Unsynced.LOST_SEALED:
-                disk.open(segment_path(directory, start), create=True).close()
-                return _Start(start, [start, *kept], None)
-            before_loss()
-        kept = []
-    for base in bases:
-        if base not in kept:
-            _remove_segment(disk, segment_path(directory, base))
-    return _Start(start, kept, gap)
-
-
-def _read_log_start(disk: Disk, directory: PurePath) -> int | None:
-    """None: damaged. It differs from the first segment's only while a deletion or a reset
-    is under way, so that the first segment tells the same."""
-    try:
-        return int(read_checked(disk, directory / LOG_START_NAME, LOG_START_KIND))
-    except DamagedFileError:
-        return None
 
 
 def _read_epochs(file: EpochFile) -> LeaderEpochs | None:
     entries = file.read()
     return None if entries is None else LeaderEpochs(entries)
-
-
-def _remove_segment(disk: Disk, path: PurePath) -> None:
-    disk.remove(path)
-    disk.remove(path.with_suffix(INDEX_SUFFIX))
-    disk.remove(path.with_suffix(TIME_INDEX_SUFFIX))
 
 
 def _is_as_left(disk: Disk, directory: PurePath, left: CleanLog, bases: list[int]) -> bool:
@@ -212,7 +152,7 @@ def _is_as_left(disk: Disk, directory: PurePath, left: CleanLog, bases: list[int
     base, summary = filled
     file = disk.open(segment_path(directory, base))
     try:
-        found = frame_at(file.read_at, left.last.position, summary.size)
+        found = frame_at(ReadAround(file).read_at, left.last.position, summary.size)
     finally:
         file.close()
     return (
@@ -228,7 +168,8 @@ def _epochs_of(disk: Disk, directory: PurePath, segments: Iterable[KnownSegment]
     for base, summary in segments:
         file = disk.open(segment_path(directory, base))
         try:
-            for info in walk_frames(file.read_at, summary.size, expected_offset=base, verify=False):
+            read = ReadAround(file).read_at
+            for info in walk_frames(read, summary.size, expected_offset=base, verify=False):
                 if info.fault is not None or info.header is None:
                     return epochs
                 if info.header.leader_epoch < epochs.latest:
@@ -265,6 +206,9 @@ class _Check:
     unsynced: Unsynced
     check_all: bool
     evidence: Evidence
+    least_end: int
+    # By the file beside the segments, which may lack the last ones.
+    known_epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
     batches: int = 0
     damaged: list[DamagedRange] = field(default_factory=list)
     trusted: list[KnownSegment] = field(default_factory=list)
@@ -275,6 +219,7 @@ class _Check:
         if epochs is None:
             epochs = _epochs_of(self.disk, self.directory, segments)
         known = epochs.entries
+        self.known_epochs = LeaderEpochs(known)
         first_checked = len(segments)
         if first_checked < len(self.bases):
             epochs.truncate_from_end(self.bases[first_checked])
@@ -319,26 +264,45 @@ class _Check:
         """`following`: where the next segment begins. Damaged stretches are sealed on the way, as
         far as something tells where they end; `fault` is what is left to be cut."""
         path = segment_path(self.directory, base)
+        try:
+            return self._scan_file(path, base, following, epochs)
+        except OSError as error:
+            if not is_unreadable(error):
+                raise
+        # What the sector held is damaged; the copy lies on others.
+        if not replace_file(self.disk, path):
+            _log.error("sector_unreadable", path=str(path))
+        self.disk.sync_directory(self.directory)
+        epochs.truncate_from_end(base)
+        return self._scan_file(path, base, following, epochs)
+
+    def _scan_file(
+        self, path: PurePath, base: int, following: int | None, epochs: LeaderEpochs
+    ) -> _Scan:
         scan = _Scan(empty_summary(base), SegmentIndexes(self.index_interval_bytes), 0)
         file = self.disk.open(path)
         try:
             while True:
                 scan.file_bytes = self.disk.file_size(path)
                 self._walk(file, scan, epochs)
-                if scan.fault is None and following not in (None, scan.summary.next_offset):
-                    scan.fault = f"the next segment begins at {following}"
+                if scan.fault is None:
+                    scan.fault = self._missing_end(scan.summary.next_offset, following)
                 if scan.fault is None or not self._seal(file, path, scan, following, epochs):
                     break
                 scan.fault = None
-            if (
-                self.unsynced is Unsynced.KEPT
-                and not self.check_all
-                and scan.unsynced_from is not None
-            ):
+            if self.unsynced.is_kept and not self.check_all and scan.unsynced_from is not None:
                 copy_bytes(file, file, scan.unsynced_from, scan.summary.size)
         finally:
             file.close()
         return scan
+
+    def _missing_end(self, end: int, following: int | None) -> str | None:
+        """What is wrong with a segment that is sound to its end."""
+        if following is not None:
+            return f"the next segment begins at {following}" if following != end else None
+        if self.unsynced.may_lack_end and end < self.least_end:
+            return f"it ends at offset {end}, and records up to {self.least_end} were acknowledged"
+        return None
 
     def _walk(self, file: DiskFile, scan: _Scan, epochs: LeaderEpochs) -> None:
         """On from where the scan is, to the next fault or the end of the file."""
@@ -384,17 +348,18 @@ class _Check:
         """Whether the fault was made an unreadable batch, so that the walk continues behind it."""
         position, expected, end = scan.summary.size, scan.summary.next_offset, scan.file_bytes
         assert scan.fault is not None
-        end_offset = following
-        if following is None and expected < self.recovery_point:
-            # It was synced, so that no write was broken off here.
-            end_offset = self.recovery_point
+        # Behind what was synced or acknowledged a write may have been broken off.
+        least_end = self.least_end if following is None else following
         if position < end:
             if not scan.is_frame_at_fault:
                 return False  # sound frames in an order that no log has
             fault = Fault(position, expected, end, scan.fault)
-            damaged = damaged_range(file.read_at, fault, epochs.latest, end_offset)
-        elif following is not None and following > expected:
-            damaged = DamagedRange(expected, following, position, 0, scan.fault)
+            end_offset = following
+            if following is None and expected >= least_end and self.unsynced.is_kept:
+                end_offset = whole_frame_end(file.read_at, fault)
+            damaged = damaged_range(file.read_at, fault, epochs.latest, end_offset, least_end)
+        elif least_end > expected:
+            damaged = DamagedRange(expected, least_end, position, 0, scan.fault)
         else:
             damaged = None
         if damaged is not None:
@@ -406,7 +371,9 @@ class _Check:
         if self.unsynced is Unsynced.LOST_CUT and expected >= self.recovery_point:
             return False
         self.before_loss()
-        seal(file, path, damaged, epochs.latest, self.evidence, scan.summary.max_timestamp_ms)
+        damaged = with_known_epoch(damaged, epochs.latest, self.known_epochs)
+        latest = max(epochs.latest, self.known_epochs.epoch_at(expected))
+        seal(file, path, damaged, latest, self.evidence)
         self.damaged.append(damaged)
         return True
 
@@ -414,21 +381,23 @@ class _Check:
         """Removes all from the fault on, the newest segments first, so that a crash in
         between leaves a log without gaps; on the disk on return."""
         end_offset, end = scan.summary.next_offset, scan.summary.size
-        if self.unsynced in (Unsynced.KEPT, Unsynced.REWRITTEN):
+        if self.unsynced.is_kept or self.unsynced is Unsynced.REWRITTEN:
             lost_data = (
                 scan.sound_after_fault
                 or index + 1 < len(self.bases)
-                or (self.unsynced is Unsynced.KEPT and not scan.is_torn)
+                or (self.unsynced.is_kept and not scan.is_torn)
             )
         else:
             lost_data = self._is_sound_behind(index, end)
         if lost_data:
             self.before_loss()
+        if lost_data and self.unsynced.is_kept:
+            self._keep_cut(index, scan)
         bytes_cut = scan.file_bytes - end
         for base in reversed(self.bases[index + 1 :]):
             path = segment_path(self.directory, base)
             bytes_cut += self.disk.file_size(path)
-            _remove_segment(self.disk, path)
+            remove_segment(self.disk, path)
             self.disk.sync_directory(self.directory)
         path = segment_path(self.directory, self.bases[index])
         file = self.disk.open(path)
@@ -445,13 +414,31 @@ class _Check:
             lost_data=lost_data,
         )
 
+    def _keep_cut(self, index: int, scan: _Scan) -> None:
+        """Hands out what is about to be cut, at most a frame's bytes of each segment."""
+        first, start = scan.summary.next_offset, scan.summary.size
+        for base in self.bases[index:]:
+            path = segment_path(self.directory, base)
+            size = min(self.disk.file_size(path) - start, MAX_FRAME_BYTES)
+            if size > 0:
+                file = self.disk.open(path)
+                try:
+                    data = ReadAround(file).read_at(size, start)
+                finally:
+                    file.close()
+                first = max(first, base)
+                cut = DamagedRange(first, first, start, size, str(scan.fault))
+                self.evidence(path, cut, data)
+            start = 0
+
     def _is_sound_behind(self, index: int, position: int) -> bool:
         """Whether any sound frame is behind this position of this segment, or in a later one."""
         for base in self.bases[index:]:
             path = segment_path(self.directory, base)
             file = self.disk.open(path)
             try:
-                if has_sound_frame(file.read_at, position, self.disk.file_size(path)):
+                size = self.disk.file_size(path)
+                if has_sound_frame(ReadAround(file).read_at, position, size):
                     return True
             finally:
                 file.close()

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from tidelog.batch import UNKNOWN_MS
 from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.indexes import SegmentSummary
 from tidelog_runtime.topic_config import UNLIMITED
@@ -70,11 +71,13 @@ def is_expired(
     if known and max(known) >= oldest_ms:
         return False
     appended_ms = last_append_ms()
-    if appended_ms <= latest_ms:
+    if appended_ms != UNKNOWN_MS and appended_ms <= latest_ms:
         return appended_ms < oldest_ms
-    # Appended by a clock that was ahead: it is at least as old as what follows it.
+    # Appended by a clock that was ahead, or damaged, so that nothing tells when: it is at least as
+    # old as what follows it.
     following = (s.first_append_time_ms for s in later if s.size > 0)
-    followed_ms = next((time_ms for time_ms in following if time_ms <= latest_ms), now_ms)
+    known = [ms for ms in following if ms != UNKNOWN_MS and ms <= latest_ms]
+    followed_ms = known[0] if known else now_ms
     return followed_ms < oldest_ms
 
 

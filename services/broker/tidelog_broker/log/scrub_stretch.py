@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from tidelog.log_format import MAX_FRAME_BYTES, walk_frames
 from tidelog.model import BatchHeader
+from tidelog_broker.log.bad_sectors import ReadAround
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.partition.range_digest import RangeSum, RangeSums
 
@@ -20,11 +21,13 @@ class ScrubPlace(NamedTuple):
 
 
 class ScrubTarget(NamedTuple):
-    """A segment, the next frame to check in it, and where its last one ends."""
+    """A segment, the next frame to check in it, and where its last one ends: the position, and the
+    offset that follows."""
 
     path: PurePath
     place: ScrubPlace
     end: int
+    next_offset: int
 
 
 class Scrubbed(NamedTuple):
@@ -49,7 +52,7 @@ def scrub_stretch(
 ) -> Scrubbed:
     """Checks both checksums of the frames from `start` on, of about `max_bytes`: those that lie
     below the position `end`, up to the frame that begins at the offset `up_to`; adds
-    them to `sums`. Blocks; raises OSError.
+    them to `sums`. A sector that cannot be read is a fault. Blocks; raises OSError.
 
     What the page cache holds is dropped first, or a flipped bit on the disk would stay unseen
     until the pages are evicted. What was not cached before is dropped again afterwards, so that
@@ -59,10 +62,11 @@ def scrub_stretch(
     headers: list[BatchHeader] = []
     file = disk.open(path)
     try:
+        around = ReadAround(file)
         was_cached = len(file.read_cached(1, start.position)) > 0
         file.drop_cached(min(max_bytes, end - start.position), start.position)
         frames = walk_frames(
-            file.read_at,
+            around.read_at,
             limit,
             start=start.position,
             expected_offset=start.offset,

@@ -19,6 +19,7 @@ from tidelog.log_format import (
     walk_frames,
 )
 from tidelog.model import Batch, BatchHeader
+from tidelog_broker.log.bad_sectors import is_unreadable
 from tidelog_broker.log.clean_shutdown import LastBatch
 from tidelog_broker.log.disk import Disk, DiskFile
 from tidelog_broker.log.errors import LogCorruptError
@@ -67,8 +68,10 @@ def read_indexes(
             read_file(path.with_suffix(TIME_INDEX_SUFFIX)),
             interval_bytes,
         )
-    except FileNotFoundError:
-        return None
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) or is_unreadable(error):
+            return None
+        raise
 
 
 def read_cached(file: DiskFile, path: PurePath, size: int, position: int) -> bytes:
@@ -208,6 +211,27 @@ class Segment:
             return
         for damaged in check.damaged:
             self._indexes.forget_within(damaged.first_offset, damaged.next_offset)
+
+    def restore(self, batches: Sequence[Batch]) -> None:
+        """Overwrites the batch at the offset of the first, which is as long as they are; on the
+        disk on return."""
+        position, _ = self.position_of(batches[0].header.base_offset, waits=True)
+        file = self._files.disk.open(self.path)
+        try:
+            buffers = [data for b in batches for data in (encode_frame_header(b), b.records)]
+            file.write_at(position, buffers)
+            file.sync()
+        finally:
+            file.close()
+        self._last = self._last_append_ms = None
+        newest_ms = max(batch.header.max_timestamp_ms for batch in batches)
+        self.summary = self.summary._replace(
+            max_timestamp_ms=max(self.summary.max_timestamp_ms, newest_ms)
+        )
+        if self._indexes is None:
+            # They have the times of the unreadable batch.
+            self._files.forget(self.path)
+            self._remove_indexes()
 
     def last_batch(self) -> LastBatch | None:
         """None: there is none. Where it was not written since it was opened, headers are read

@@ -136,14 +136,34 @@ class Segments:
             place = ScrubPlace(0, offset)
         else:
             place = ScrubPlace(*segment.position_of(offset, waits=True))
-        return ScrubTarget(segment.path, place, segment.size)
+        return ScrubTarget(segment.path, place, segment.size, segment.next_offset)
+
+    def at(self, path: PurePath) -> Segment | None:
+        return next((segment for segment in self._all if segment.path == path), None)
+
+    def base_after(self, offset: int) -> int | None:
+        """`Log.next_segment` says of what."""
+        index = bisect.bisect_right(self._all, offset, key=lambda s: s.base_offset)
+        return self._all[index].base_offset if index < len(self._all) else None
 
     def sealed_in(self, check: LiveSeal) -> None:
         """`Log.finish_seal` says when."""
         self._positions.clear()
-        for segment in self._all:
-            if segment.path == check.path:
-                segment.sealed_in(check)
+        segment = self.at(check.path)
+        if segment is None or (check.copies and segment.size != check.before.size):
+            # Deleted or cut meanwhile.
+            check.discard()
+            return
+        if check.copy is not None:
+            self._files.disk.rename(check.copy, check.path)
+        segment.sealed_in(check)
+
+    def restore(self, batches: Sequence[Batch]) -> None:
+        """Overwrites the unreadable batch that covers them."""
+        self._positions.clear()
+        first = batches[0].header.base_offset
+        index = bisect.bisect_right(self._all, first, key=lambda s: s.base_offset) - 1
+        self._all[index].restore(batches)
 
     def cut(self, offset: int) -> None:
         """Above the start. The newest go first, so that a stop in between leaves no gap."""

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from tidelog_broker.storage.data_directory import (
+    IDENTITY_FILE,
     DataDirectory,
     DataDirectoryError,
     may_end_registration,
@@ -19,6 +20,7 @@ from tidelog_runtime.metadata.broker_directories import (
     BrokerDirectory,
     RejectionCause,
     decode_broker_directory,
+    decode_rejected_start,
     encode_broker_directory,
 )
 from tidelog_runtime.metadata.keys import Keys
@@ -49,6 +51,7 @@ class Held(NamedTuple):
 
     record: KeyValue | None
     registration: KeyValue | None
+    rejected: KeyValue | None = None
 
     @property
     def directory(self) -> BrokerDirectory | None:
@@ -83,6 +86,7 @@ class DirectoryBinding:
         return Held(
             await self._store.get(self._keys.directory(self._broker_id)),
             await self._store.get(self._keys.broker(self._broker_id)),
+            await self._store.get(self._keys.rejected_start(self._broker_id)),
         )
 
     def settle(self, held: Held) -> str:
@@ -108,6 +112,8 @@ class DirectoryBinding:
 
     def _taken(self, record: BrokerDirectory) -> str:
         broker_id, directory = self._broker_id, self._directory
+        if (record.data_dir, record.host) == (str(directory.path), self._host):
+            return self._changed(record)
         return (
             f"broker id {broker_id} belongs to data directory {record.directory_id} "
             f"({record.place}), and this process has {directory.identity.directory_id} "
@@ -115,6 +121,22 @@ class DirectoryBinding:
             "that directory, or give this process a broker_id and a data_dir of its own; if that "
             f"directory is lost for good, start this process with --replace-directory "
             f"{record.directory_id}"
+        )
+
+    def _changed(self, record: BrokerDirectory) -> str:
+        """The place is the same, and what is there is not."""
+        directory = self._directory
+        found = directory.identity.directory_id
+        is_here = f"{directory.path} is not the directory {record.directory_id} that broker"
+        is_here += f" {self._broker_id} last registered with, but {found}: "
+        found_how = (
+            f"it holds replicas without the {IDENTITY_FILE} that names them; restore that file"
+            if directory.lacks_identity
+            else "its disk may not be mounted; mount it, or put the directory back"
+        )
+        return (
+            f"{is_here}{found_how}; if that directory is lost for good, start this process with "
+            f"--replace-directory {record.directory_id}"
         )
 
     async def end_previous(self, held: Held) -> bool:
@@ -155,10 +177,16 @@ class DirectoryBinding:
             not_intact_reason,
         )
         revision = 0 if held.record is None else held.record.mod_revision
-        return [ModRevision(key, revision)], [
-            Put(key, encode_broker_directory(record)),
-            Delete(self._keys.rejected_start(self._broker_id)),
-        ]
+        changes: list[Change] = [Put(key, encode_broker_directory(record))]
+        if held.rejected is None or self.supersedes(held.rejected, address):
+            changes.append(Delete(self._keys.rejected_start(self._broker_id)))
+        return [ModRevision(key, revision)], changes
+
+    def supersedes(self, rejected: KeyValue | None, address: str) -> bool:
+        """Whether this process, at `address`, is a later start than the rejected one. That of a
+        second process, which may still try, does not end with it."""
+        directory_id = self._directory.identity.directory_id
+        return rejected is not None and not _is_of_another_process(rejected, directory_id, address)
 
     async def stopped_cleanly(self, broker_epoch: int) -> None:
         """Has the store remember the clean stop that the directory remembers, so that an older
@@ -176,3 +204,16 @@ class DirectoryBinding:
                 changes=[Put(key, encode_broker_directory(stopped))],
             )
         )
+
+
+def _is_of_another_process(rejected: KeyValue, directory_id: str, address: str) -> bool:
+    try:
+        start = decode_rejected_start(rejected.value)
+    except (KeyError, TypeError, ValueError):
+        return False
+    if start.cause is RejectionCause.BROKER_ID_IN_USE:
+        return start.directory_id != directory_id
+    # A copy has the same id.
+    return start.cause is RejectionCause.WAITS_FOR_LEASE and (
+        (start.directory_id, start.address) != (directory_id, address)
+    )

@@ -31,6 +31,7 @@ from tidelog_runtime.metadata.keys import (
     ThrottleKey,
     TopicKey,
 )
+from tidelog_runtime.metadata.known_controllers import PastControllers
 from tidelog_runtime.metadata.schema import (
     BrokerRegistration,
     ControllerEntry,
@@ -85,6 +86,7 @@ class MetadataCache:
         self.controller: ControllerEntry | None = None
         self.controller_epoch = 0
         self.controllers: dict[int, ControllerProcess] = {}  # active or not
+        self.past_controllers = PastControllers(self._keys.known_controllers)
         self.brokers: dict[int, LiveBroker] = {}
         self.departures: dict[int, Departure] = {}  # of those that are back, too
         self.directories = KnownDirectories()
@@ -113,6 +115,7 @@ class MetadataCache:
         parsed = []
         for change in changes:
             self.revision = max(self.revision, change.revision)
+            self.past_controllers.take(change.key, change.value)
             try:
                 key = self._keys.parse(change.key)
                 if key is not None:

@@ -14,6 +14,7 @@ from tidelog_broker.replication.transport import (
     Peers,
     ReplicaFetchRequest,
     ReplicaFetchResponse,
+    ReplicaFetchResult,
 )
 from tidelog_broker.requests.consumer_fetch import FetchEntry, FetchOutcome, FetchWait
 from tidelog_broker.requests.list_offsets import FoundOffset, ListOffsetsEntry
@@ -31,6 +32,7 @@ from tidelog_runtime.telemetry.metrics.broker_catalogue import (
 from tidelog_runtime.telemetry.metrics.recording import Counts, Distributions
 from tidelog_runtime.telemetry.metrics.service_catalogue import REQUEST_DURATION
 from tidelog_runtime.telemetry.metrics.sheet import Sheet
+from tidelog_runtime.turns import QUICK_ITEMS_PER_TURN, in_turns
 
 _PRODUCE_LABELS = {Acks.NONE: "none", Acks.LEADER: "leader", Acks.ALL: "all"}
 
@@ -177,18 +179,21 @@ def metered_replica_fetch(fetch: ReplicaFetchCall, meter: RequestMeter) -> Repli
     with_records = meter.durations.of("replica_fetch", "")
     idle = meter.durations.of("replica_fetch_idle", "")
 
+    def count(result: ReplicaFetchResult) -> bool:
+        """Returns whether it has records."""
+        if result.answer is None:
+            if result.error is not None:
+                meter.refuse("replica_fetch", result.error)
+            return False
+        meter.replica_out.add(result.answer.batches)
+        return bool(result.answer.batches)
+
     async def metered(request: ReplicaFetchRequest) -> ReplicaFetchResponse:
         began = meter.seconds()
         response = await fetch(request)
-        before = meter.replica_out.batches
         if response.error is not None:
             meter.refuse("replica_fetch", response.error)
-        for result in response.results:
-            if result.error is not None:
-                meter.refuse("replica_fetch", result.error)
-            elif result.answer is not None:
-                meter.replica_out.add(result.answer.batches)
-        some = meter.replica_out.batches > before
+        some = any(await in_turns(count, response.results, QUICK_ITEMS_PER_TURN))
         (with_records if some else idle).observe(meter.seconds() - began)
         return response
 
@@ -233,10 +238,12 @@ class MeteredPeers:
         self, address: str, request: ReplicaFetchRequest
     ) -> ReplicaFetchResponse:
         response = await self._peers.replica_fetch(address, request)
-        for result in response.results:
-            if result.answer is not None and result.answer.batches:
-                self._flow.add(result.answer.batches)
+        await in_turns(self._count, response.results, QUICK_ITEMS_PER_TURN)
         return response
+
+    def _count(self, result: ReplicaFetchResult) -> None:
+        if result.answer is not None and result.answer.batches:
+            self._flow.add(result.answer.batches)
 
     def hurry(self, address: str, request: ReplicaFetchRequest) -> None:
         self._peers.hurry(address, request)

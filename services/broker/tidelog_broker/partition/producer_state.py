@@ -218,10 +218,14 @@ def _out_of_order(header: BatchHeader, expected: str) -> TidelogError:
     )
 
 
-def fenced(producer_id: int, producer_epoch: int, newest_epoch: int) -> TidelogError:
+def fenced(
+    producer_id: int, producer_epoch: int, newest_epoch: int, name: str = ""
+) -> TidelogError:
+    """`name`: of the producer; empty: not known, or it has none."""
+    named = f"{name!r} (id {producer_id})" if name else str(producer_id)
     return TidelogError(
         ErrorCode.FENCED_PRODUCER_EPOCH,
-        f"producer {producer_id} is in epoch {newest_epoch} by now; epoch "
+        f"producer {named} is in epoch {newest_epoch} by now; epoch "
         f"{producer_epoch} may write no more",
     )
 

@@ -128,12 +128,15 @@ class RangeSums:
     def __init__(self, range_offsets: int, next_offset: int, *, is_covered: bool = False) -> None:
         """`is_covered`: no batch before `next_offset` belongs to its range."""
         self._range_offsets = range_offsets
+        # An unreadable batch may reach into ranges behind that of its base offset.
+        self._damaged_to = 0
         self._begin(next_offset, is_covered=is_covered)
 
     def _begin(self, next_offset: int, *, is_covered: bool) -> None:
         start = next_offset - next_offset % self._range_offsets
         self._bound = start + self._range_offsets
         self.open = RangeSum(start, start if is_covered else next_offset, next_offset)
+        self.open.damaged = start < self._damaged_to
         if self.open.covered_from == start:
             self.open.beyond_value = 0
 
@@ -145,7 +148,7 @@ class RangeSums:
         current = self.open
         value, bound = current.value, self._bound
         # `batch_digest` without the call, and fields without their names: for each append.
-        for base, _, _, broker_crc, crc, codec, _, _, _, _, _, _ in headers:
+        for base, _, _, broker_crc, crc, codec, count, _, _, _, _, _ in headers:
             if base >= bound:
                 current.end, current.value = base, value
                 closed.append(current)
@@ -154,12 +157,14 @@ class RangeSums:
             value += (crc + _ADDED) * (broker_crc + _ADDED)
             if codec == DAMAGED_CODEC:
                 current.damaged = True
+                self._damaged_to = base + count
         current.end, current.value = headers[-1].next_offset, value & _MASK
         return closed
 
     def copy(self) -> RangeSums:
         sums = RangeSums(self._range_offsets, self.open.end)
         sums.open, sums._bound = replace(self.open), self._bound
+        sums._damaged_to = self._damaged_to
         return sums
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
-from tidelog.batch import is_intact
+from tidelog.batch import is_damaged, is_intact, new_damaged_batch
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.model import NO_LEADER, TopicPartition
+from tidelog.model import NO_LEADER, Batch, TopicPartition
 from tidelog_broker.partition import epochs
 from tidelog_broker.partition import high_watermark as hw
 from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
 from tidelog_broker.partition.leading import Leading
+from tidelog_broker.partition.missing_batches import NOTHING_MISSING, MissingBatches
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.partition.replica_log import ReplicaLog
 from tidelog_runtime.metadata.schema import NOT_WHOLE, LeaderAndIsr
@@ -46,6 +48,8 @@ class Replica(ABC):
         self.leader_log_start = 0
         # How far the log reached when it was found damaged, until the partition is led again.
         self.before_cut: LogExtent | None = None
+        # What it copies from its leader before it counts with what lies behind.
+        self.missing: MissingBatches = NOTHING_MISSING
         self._broker_id = broker_id
 
     @property
@@ -88,16 +92,21 @@ class Replica(ABC):
     def fetch_position(self) -> FetchPosition:
         assert self.state is not None
         log = self.log
+        needs_producers = (log.producers.lost or log.producers.lacking) and self._needs_producers()
+        end, epoch, flushed = log.log_end_offset, log.latest_epoch, log.flushed_offset
+        if self.missing is not NOTHING_MISSING and not needs_producers:
+            missing = self.missing.position(log)
+            if missing is not None:
+                end, epoch = missing
+                flushed = min(flushed, end)
         return FetchPosition(
             leader=self.state.leader,
             leader_epoch=self.state.leader_epoch,
-            fetch_offset=log.log_end_offset,
-            last_fetched_epoch=log.latest_epoch,
-            flushed_offset=log.flushed_offset,
+            fetch_offset=end,
+            last_fetched_epoch=epoch,
+            flushed_offset=flushed,
             log_start_offset=log.log_start_offset,
-            needs_producers=(
-                (log.producers.lost or log.producers.lacking) and self._needs_producers()
-            ),
+            needs_producers=needs_producers,
         )
 
     def _needs_producers(self) -> bool:
@@ -139,16 +148,44 @@ class Replica(ABC):
             if answer.producers is None:
                 return False
             self.log.producers.learn(answer.producers)
+        # The logs may part behind the first batch that is missing here.
+        agreed_end = asked.fetch_offset if self._lacks_batches(asked) else None
         if answer.batches:
-            self.log.append(answer.batches)
-            self._log_grew()
+            self._take(asked, answer.batches)
         self.leader_log_start = max(self.leader_log_start, answer.log_start_offset)
         self.high_watermark = hw.followed(
             self.high_watermark,
             leader_high_watermark=answer.high_watermark,
-            log_end=self.counted_end,
+            log_end=self.counted_end if agreed_end is None else agreed_end,
         )
         return True
+
+    def _lacks_batches(self, asked: FetchPosition) -> bool:
+        return asked.fetch_offset < self.log.log_end_offset
+
+    def _take(self, asked: FetchPosition, batches: Sequence[Batch]) -> None:
+        if self._lacks_batches(asked):
+            cut = self.missing.receive(self.log, batches)
+            if cut is not None:
+                self._cut(cut)
+            return
+        self.log.append(self._behind_end(batches))
+        self._log_grew()
+
+    def _behind_end(self, batches: Sequence[Batch]) -> Sequence[Batch]:
+        """An unreadable batch may stand for several. The log may end within it, and keeps what it
+        has of them: of the rest it gets an unreadable batch of its own."""
+        end, first = self.log.log_end_offset, batches[0].header
+        if not is_damaged(first) or not first.base_offset < end < first.next_offset:
+            return batches
+        rest = new_damaged_batch(
+            b"",
+            first_offset=end,
+            next_offset=first.next_offset,
+            leader_epoch=first.leader_epoch,
+            append_time_ms=first.append_time_ms,
+        )
+        return [rest, *batches[1:]]
 
     def _still_asks(self, asked: FetchPosition) -> bool:
         """The last epoch counts, too: a repeated answer would else cut, at the same offset,
@@ -164,7 +201,7 @@ class Replica(ABC):
 
     def restart_at(self, asked: FetchPosition, leader_log_start: int) -> bool:
         """The leader's log no longer holds what comes next here: start anew at its start."""
-        if not self._still_asks(asked):
+        if not self._still_asks(asked) or self.missing.drop_below(leader_log_start):
             return False
         self.log.reset_to(leader_log_start)
         self.high_watermark = leader_log_start

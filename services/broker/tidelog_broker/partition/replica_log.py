@@ -105,6 +105,10 @@ class ReplicaLog(Protocol):
     def read_cached(self, offset: int, *, max_bytes: int, up_to: int) -> CachedBatches:
         """The same without waiting for the disk."""
 
+    def restore(self, batches: Sequence[Batch]) -> bool:
+        """Writes batches over the unreadable one that has their offsets. False: they are not those
+        that were there."""
+
     def truncate_to(self, offset: int) -> None: ...
 
     def reset_to(self, offset: int) -> None: ...

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Mapping
 from typing import Protocol
 
-from tidelog.model import NO_EPOCH
+from tidelog.model import NO_EPOCH, TopicPartition
 from tidelog.state_changes.event import NO_REVISION, Cause, Change, Detail, Kind, Stage
 from tidelog_broker.log.errors import LogCorruptError, LogError, OutOfServiceError
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.replica_key import ReplicaKey
-from tidelog_broker.replicas.disk_refusals import DiskRefusals, Refusal
+from tidelog_broker.replicas.disk_refusals import DiskRefusals, Refusal, Unopened
 from tidelog_broker.storage.log_directory import LogDirectory
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
@@ -38,6 +38,8 @@ class DiskEvents:
         self, logs: LogDirectory, clock: Clock, replicas: Replicas, state_changes: StateChangeLog
     ) -> None:
         self._refusals = DiskRefusals()
+        # Replicas that could not be opened, as long as a controller wants them here.
+        self._unopened: dict[ReplicaKey, Unopened] = {}
         self._logs = logs
         self._clock = clock
         self._replicas = replicas
@@ -61,6 +63,23 @@ class DiskEvents:
         refusal.change = self._state_changes.standing(subject, refusal.cause)
         self._tell(Kind.DISK_REFUSED, key, refusal.change, what=what, why=str(error))
 
+    def not_opened(self, key: ReplicaKey, name: TopicPartition, error: LogError) -> None:
+        known = self._unopened.get(key)
+        since_ms = self._clock.monotonic_ms() if known is None else known.since_ms
+        self._unopened[key] = Unopened(name, cause_of(error), str(error), since_ms)
+
+    def opened(self, key: ReplicaKey) -> None:
+        """Or it is no longer wanted here."""
+        self._unopened.pop(key, None)
+
+    def keep_unopened(self, keys: Container[ReplicaKey]) -> None:
+        """No others are wanted here."""
+        for key in [key for key in self._unopened if key not in keys]:
+            del self._unopened[key]
+
+    def unopened(self) -> Mapping[ReplicaKey, Unopened]:
+        return self._unopened
+
     def took(self, key: ReplicaKey, what: str) -> None:
         self._refusals.took(key, what)
 
@@ -75,6 +94,7 @@ class DiskEvents:
 
     def forget(self, key: ReplicaKey) -> None:
         self._refusals.forget(key)
+        self._unopened.pop(key, None)
 
     def of(self, key: ReplicaKey) -> Refusal | None:
         return self._refusals.of(key)

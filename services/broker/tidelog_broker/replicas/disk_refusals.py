@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from tidelog.model import NO_EPOCH
+from tidelog.model import NO_EPOCH, TopicPartition
 from tidelog.state_changes.event import NO_CHANGE, Cause, Change
 from tidelog_broker.partition.replica_key import ReplicaKey
 
@@ -33,6 +34,15 @@ class Refusal:
     taken_since: bool = False
     led_epoch: int = NO_EPOCH
     change: Change = NO_CHANGE
+
+
+class Unopened(NamedTuple):
+    """A replica whose log could not be opened or created. `since_ms`: of the monotonic clock."""
+
+    name: TopicPartition
+    cause: Cause
+    message: str
+    since_ms: int
 
 
 class DiskRefusals:

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_EPOCH, NO_LEADER, TopicPartition
 from tidelog.state_changes.event import Cause, Kind, Stage, set_aside
-from tidelog_broker.log.errors import LogError
+from tidelog_broker.log.errors import LogError, LogStorageError
 from tidelog_broker.log.log import Log
 from tidelog_broker.membership.metadata_cache import MetadataCache
 from tidelog_broker.partition.listener import PartitionListener
@@ -36,6 +36,7 @@ from tidelog_broker.replicas.command_refusals import (
 )
 from tidelog_broker.replicas.disk_events import DiskEvents, cause_of
 from tidelog_broker.replicas.not_led_here import not_led_here
+from tidelog_broker.replicas.replica_summary import key_of, summary_of
 from tidelog_broker.replicas.stopped_replicas import StoppedReplicas
 from tidelog_broker.replicas.topic_configs import TopicConfigs
 from tidelog_broker.storage.log_directory import LogDirectory
@@ -56,10 +57,14 @@ from tidelog_runtime.replica_control import (
     newest_revision,
 )
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
+from tidelog_runtime.turns import in_turns
 
-# A turn of the loop holds so much; one whose log is created costs files and directories.
+# A turn of the loop holds so much; one whose log is created costs files and directories, a
+# millisecond on a quiet disk, and has a turn to itself.
 COST_PER_TURN = 32
-CREATION_COST = 8
+CREATION_COST = COST_PER_TURN
+# Of a full state; any other command is told to the fetchers at once, and they tell their leaders.
+FOLLOWED_AT_ONCE = 2_000
 
 
 class Followers(Protocol):
@@ -114,8 +119,9 @@ class ReplicaManager:
         self.controller_epoch = 0
         self._command = asyncio.Lock()
         self.replica_lag_max_bytes: int | None = None
-        # Told of a log that has failed, or of damage in one; it suspends the replica.
-        self.on_failure: Callable[[ReplicaKey, LogError], None] = lambda key, _: self.suspend(key)
+        # Receives a log that has failed, or damage in one, and suspends the replica; or returns
+        # whether the disk has rejected something and nothing is lost.
+        self.on_failure: Callable[[ReplicaKey, LogError], bool] = self._suspend_failed
         # Called when a replica has got another leader to follow.
         self.on_following: Callable[[ReplicaKey], None] = lambda _: None
         # Told of what commands that count rest on, before they have any effect.
@@ -150,6 +156,9 @@ class ReplicaManager:
                         news.append(partition)
                     if command.full_state:
                         self.on_full_state(len(results), len(command.partitions))
+                    if len(news) >= FOLLOWED_AT_ONCE:
+                        self._followers.update(news)
+                        news = []
                     if cost >= COST_PER_TURN:
                         cost = 0
                         await asyncio.sleep(0)
@@ -158,9 +167,7 @@ class ReplicaManager:
                 # the command that repeats this one (KAFKA-9307).
                 self._followers.update(news)
             if command.full_state:
-                await asyncio.sleep(0)
-                self._set_strays_aside(command)
-                await asyncio.sleep(0)
+                await self._set_strays_aside(command)
                 self.has_full_state.set()
                 self._events.full_state(Stage.COMPLETED, command)
             return CommandResult(partitions=results)
@@ -182,12 +189,12 @@ class ReplicaManager:
             refusal = self._refusal("describe_replicas", command)
             if refusal is not None:
                 return DescribeReplicasResult(error=refusal)
-            replicas = []
-            for topic_id, number in command.partitions:
-                partition = self._by_key.get(ReplicaKey(topic_id, number))
-                if partition is not None and partition.in_service:
-                    replicas.append(_summary(partition))
-            return DescribeReplicasResult(replicas=replicas)
+            found = await in_turns(self._summary, command.partitions)
+            return DescribeReplicasResult(replicas=[r for r in found if r is not None])
+
+    def _summary(self, key: tuple[str, int]) -> ReplicaSummary | None:
+        partition = self._by_key.get(ReplicaKey(*key))
+        return summary_of(partition) if partition is not None and partition.in_service else None
 
     def _refusal(self, name: str, command: Command) -> TidelogError | None:
         controller_epoch, broker_epoch = command.controller_epoch, command.broker_epoch
@@ -299,7 +306,12 @@ class ReplicaManager:
         )
         key = part.key
         is_new = self._logs.log_of(key) is None
-        log = self._logs.open_replica(wanted.partition, key, config)
+        try:
+            log = self._logs.open_replica(wanted.partition, key, config)
+        except LogStorageError as error:
+            self.disk.not_opened(key, wanted.partition, error)
+            raise
+        self.disk.opened(key)
         if is_new:
             self._events.created(part)
         if present is not None:
@@ -350,6 +362,7 @@ class ReplicaManager:
             return PartitionResult(*key, 0, failure)
         self._stopped.stopped(key, wanted.revision)
         self._events.forget(key)
+        self.disk.opened(key)
         if is_there:
             self._events.completed(part)
         elif wanted.partition in self._by_name:
@@ -370,20 +383,23 @@ class ReplicaManager:
             self._logs.set_aside(key, since_ms)
         self.disk.forget(key)
 
-    def _set_strays_aside(self, command: LeaderAndIsrCommand) -> None:
+    async def _set_strays_aside(self, command: LeaderAndIsrCommand) -> None:
         """A full state names every replica of this broker; what it does not name, and what
         nothing newer told us of, is no longer assigned here. Of a topic that the controller
         cannot read all stay as they are."""
-        named = {ReplicaKey(p.state.topic_id, p.partition.partition) for p in command.partitions}
+        named: set[ReplicaKey] = set()
+        await in_turns(lambda each: named.add(key_of(each)), command.partitions)
         self._events.forget_unnamed(named)
+        self.disk.keep_unopened(named)
         by = Epochs(command.controller_epoch, command.broker_epoch)
         revision = command.store_revision
         change = set_aside(self.broker_id, self._logs.wall_ms())
-        for key in [k for k in self._logs.keys() if k not in named]:  # noqa: SIM118
+        present = await in_turns(lambda k: (k, k in named), list(self._logs.keys()))
+        for key in [k for k, is_named in present if not is_named]:
+            await asyncio.sleep(0)
             partition = self._by_key.get(key)
             name = self._logs.name_of(key)
-            assert name is not None
-            if name.topic in command.unreadable_topics:
+            if name is None or name.topic in command.unreadable_topics:
                 continue
             known_epoch = partition.leader_epoch if partition is not None else NO_EPOCH
             try:
@@ -451,6 +467,11 @@ class ReplicaManager:
             self._cache.leader_hint(name, partition.topic_id if partition is not None else ""),
         )
 
+    def partition_count(self, topic: str) -> int:
+        """0: not known."""
+        live = self._cache.topics.get(topic)
+        return 0 if live is None else live.entry.partitions
+
     def wall_ms(self) -> int:
         return self._clock.wall_ms()
 
@@ -486,12 +507,11 @@ class ReplicaManager:
     ) -> TidelogError:
         """A log that could not be `what`; returns what a client is to be told."""
         key = partition.key
-        if error.is_passing:
+        if error.is_passing or self.on_failure(key, error):
             self.disk.refused(key, error, what)
             return TidelogError(
                 ErrorCode.STORAGE_ERROR, f"{partition.name} cannot be {what}: {error}"
             )
-        self.on_failure(key, error)
         if partition.leading is not None:
             # The only copy: it leads on, and the batch becomes unreadable in a moment.
             return TidelogError(
@@ -501,17 +521,21 @@ class ReplicaManager:
 
     def log_failed(self, key: ReplicaKey, error: LogError) -> None:
         """The same of a log that could not be synced, and may have no partition yet."""
-        if error.is_passing:
+        if error.is_passing or self.on_failure(key, error):
             self.disk.refused(key, error, "synced")
-        else:
-            self.on_failure(key, error)
 
     def log_unreadable(self, key: ReplicaKey, error: LogError) -> None:
         """The same of a log that could not be read."""
-        if error.is_passing:
+        if error.is_passing or self.on_failure(key, error):
             self.disk.refused(key, error, "read")
-        else:
-            self.on_failure(key, error)
+
+    def rejected(self, key: ReplicaKey, error: LogError) -> None:
+        """Its disk did not take what was to be repaired; nothing is lost."""
+        self.disk.refused(key, error, "written")
+
+    def _suspend_failed(self, key: ReplicaKey, _: LogError) -> bool:
+        self.suspend(key)
+        return False
 
     def suspend(self, key: ReplicaKey) -> None:
         partition = self._by_key.get(key)
@@ -564,19 +588,3 @@ class ReplicaManager:
             if leader != NO_LEADER:
                 counts[leader] = counts.get(leader, 0) + 1
         return counts
-
-
-def _summary(partition: Partition) -> ReplicaSummary:
-    log = partition.log
-    return ReplicaSummary(
-        partition.topic_id,
-        partition.name.partition,
-        partition.revision,
-        log.log_start_offset,
-        log.log_end_offset,
-        tuple((epoch, start) for epoch, start in log.leader_epochs),
-        partition.before_cut,
-        partition.high_watermark,
-        log.bytes_from(log.log_start_offset),
-        partition.bytes_lacking(),
-    )

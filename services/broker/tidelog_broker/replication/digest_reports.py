@@ -4,13 +4,13 @@ digest" in ARCHITECTURE.md)."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from itertools import islice
 from typing import Protocol
 
 from tidelog_broker.partition.partition import Partition
-from tidelog_broker.partition.range_digest import LogDigests
+from tidelog_broker.partition.range_digest import LogDigests, RangeDigest
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replication.transport import (
     MAX_REPORTED_DIGESTS,
@@ -32,7 +32,16 @@ class DigestSource(Protocol):
 
     def of(self, key: ReplicaKey) -> LogDigests | None: ...
 
-    def read(self, key: ReplicaKey, start: int, end: int, done: ReadDone) -> bool: ...
+    def read(
+        self,
+        key: ReplicaKey,
+        start: int,
+        end: int,
+        requester: Hashable,
+        done: ReadDone,
+        *,
+        with_contents: bool = False,
+    ) -> bool: ...
 
     def read_open(self, key: ReplicaKey) -> None: ...
 
@@ -93,14 +102,17 @@ class DigestReports:
     ) -> None:
         """The leader has what was sent, and has compared it where it found that the logs agree; it
         requests the batches of these ranges."""
-        for replica, digest, _, _ in self._sent:
+        for replica, digest, *_ in self._sent:
             digests = self._digests.of(replica)
             if digests is not None and is_agreed(replica):
                 digests.reported(digest)
         self._sent = []
-        for replica, start, end in diverged:
+        for replica, start, end, wants_contents in diverged:
             if is_agreed(replica):
-                self._digests.read(replica, start, end, partial(self._list, replica))
+                done: ReadDone = partial(self._list, replica)
+                if wants_contents:
+                    done = partial(self._give, replica, start, end)
+                self._digests.read(replica, start, end, "list", done, with_contents=wants_contents)
         for key in list(islice(self._followed, MAX_EXAMINED)):
             partition, digests = self._followed.pop(key), self._digests.of(key)
             if digests is None or not is_agreed(key):
@@ -109,8 +121,21 @@ class DigestReports:
                 digests.report_again()
                 self.note(partition)
 
-    def _list(self, replica: ReplicaKey, found: ReadBatches) -> None:
-        if found.digest is not None and len(self._listed) < MAX_LISTED:
-            self._listed.append(
-                ReportedDigest(replica, found.digest, found.batches, found.segments)
-            )
+    def _list(self, replica: ReplicaKey, found: ReadBatches | None) -> None:
+        if found is None or found.digest is None:
+            return
+        self._add(ReportedDigest(replica, found.digest, found.batches, found.segments))
+
+    def _give(self, replica: ReplicaKey, start: int, end: int, found: ReadBatches | None) -> None:
+        """The batches themselves; without them where they are unreadable here, too."""
+        if found is None:
+            return
+        if found.digest is None:
+            self._add(ReportedDigest(replica, RangeDigest(start, end, 0), found.batches))
+        elif not any(listed.contents for listed in self._listed):
+            # One at a time, for they are large; the leader requests others again.
+            self._add(ReportedDigest(replica, found.digest, found.batches, contents=found.contents))
+
+    def _add(self, listed: ReportedDigest) -> None:
+        if len(self._listed) < MAX_LISTED:
+            self._listed.append(listed)

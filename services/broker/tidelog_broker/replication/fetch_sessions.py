@@ -10,7 +10,8 @@ partitions themselves fill as they change.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
+from itertools import islice
 from typing import NamedTuple, Protocol
 
 from tidelog.model import NO_OFFSET
@@ -32,6 +33,8 @@ MAX_SESSIONS = 2_000
 # broker that holds thousands, they are so often.
 MANY_RECOUNTED = 256
 RECOUNT_INTERVAL_MS = 250
+# What takes a few microseconds each, and is done without a pause.
+DROPPED_AT_ONCE = 256
 
 
 class Watches(Protocol):
@@ -85,6 +88,8 @@ class FetchSession:
         self.partitions: dict[ReplicaKey, Told] = {}
         self.news: dict[ReplicaKey, None] = {}
         self.recount: dict[ReplicaKey, None] = {}
+        # Whose log start has moved since the answer was begun that is being made.
+        self._moved_starts: set[ReplicaKey] = set()
         self._recounted_ms = now_ms - RECOUNT_INTERVAL_MS
         self.wake: Callable[[], None] = _nobody_waits
         self._watches = watches
@@ -109,6 +114,7 @@ class FetchSession:
         told = self.partitions.get(partition.key)
         if told is not None:
             told.high_watermark = NO_OFFSET
+            self._moved_starts.add(partition.key)
             self._note(partition)
 
     def followers_forgotten(self, partition: Partition) -> None:
@@ -119,15 +125,14 @@ class FetchSession:
 
     # -- told by requests ----------------------------------------------------------
 
-    def superseded(self, keys: list[ReplicaKey]) -> None:
-        """What was told of these partitions stands no longer; they stay in the session if
-        `record` follows."""
-        for key in keys:
-            told = self.partitions.get(key)
-            if told is not None:
-                told.partition.session_left(self.follower, self.time)
+    def supersede(self, key: ReplicaKey) -> None:
+        """What was told of this partition stands no longer; it stays in the session if `record`
+        follows."""
+        told = self.partitions.get(key)
+        if told is not None:
+            told.partition.session_left(self.follower, self.time)
 
-    def to_recount(self, named: set[ReplicaKey], now_ms: int) -> list[ReplicaFetchEntry]:
+    def to_recount(self, named: Collection[ReplicaKey], now_ms: int) -> list[ReplicaFetchEntry]:
         """What this request leaves out, and has to be counted as though it were told."""
         keys = dict(self.news)
         is_time = now_ms - self._recounted_ms >= RECOUNT_INTERVAL_MS
@@ -168,14 +173,18 @@ class FetchSession:
             told.partition.session_left(self.follower, self.time)
             self._watches.unwatch(told.partition, self)
 
-    def answered(self, results: list[ReplicaFetchResult]) -> None:
+    def begin_answer(self) -> None:
+        """What `answered` is told of from now on is read after this."""
+        self._moved_starts.clear()
+
+    def answered(self, result: ReplicaFetchResult) -> None:
         """Both ends do the same: what is answered with an error or a divergence has to be
         named again."""
-        for result in results:
-            if result.answer is None or result.answer.diverging is not None:
-                self.drop(result.replica)
-            elif (told := self.partitions.get(result.replica)) is not None:
-                told.high_watermark = result.answer.high_watermark
+        key = result.replica
+        if result.answer is None or result.answer.diverging is not None:
+            self.drop(key)
+        elif key not in self._moved_starts and (told := self.partitions.get(key)) is not None:
+            told.high_watermark = result.answer.high_watermark
 
     def hurry(self) -> None:
         """The request that is served is to be answered at once."""
@@ -183,10 +192,15 @@ class FetchSession:
         self.wake()
 
     def end(self) -> None:
+        """Partitions that are left are dropped by `drop_some`: until then it is to them the session
+        of a follower that asks no more."""
         self.ended = True
-        for key in list(self.partitions):
-            self.drop(key)
+        self.drop_some()
         self.wake()
+
+    def drop_some(self) -> None:
+        for key in list(islice(self.partitions, DROPPED_AT_ONCE)):
+            self.drop(key)
 
 
 class FetchSessions:
@@ -197,6 +211,8 @@ class FetchSessions:
         # The one that has asked last is last. Those that have ended stay: what is older
         # than they are is late all the same.
         self._sessions: dict[FollowerLane, FetchSession] = {}
+        # Those that have ended and hold partitions.
+        self._ending: list[FetchSession] = []
         self._last_id = NO_SESSION
 
     def __len__(self) -> int:
@@ -265,7 +281,7 @@ class FetchSessions:
         if request.session_sequence <= session.sequence:
             return None  # sent twice, or held up: it says nothing of the present
         if session.serving or request.session_sequence != session.sequence + 1:
-            session.end()
+            self.end(session)
             return None
         session.sequence = request.session_sequence
         session.serving = True
@@ -273,8 +289,22 @@ class FetchSessions:
         self._sessions[lane] = self._sessions.pop(lane)
         return session
 
+    def end(self, session: FetchSession) -> None:
+        session.end()
+        if session.partitions:
+            self._ending.append(session)
+
+    def drop_ended(self) -> Iterator[None]:
+        """Of the sessions that have ended, the partitions that are left, with a stop after each
+        slice."""
+        while self._ending:
+            self._ending[-1].drop_some()
+            if not self._ending[-1].partitions:
+                self._ending.pop()
+            yield
+
     def _remove(self, lane: FollowerLane) -> None:
-        self._sessions.pop(lane).end()
+        self.end(self._sessions.pop(lane))
 
 
 def _nobody_waits() -> None:

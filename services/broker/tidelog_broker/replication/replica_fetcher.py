@@ -23,6 +23,7 @@ from tidelog_broker.replication.digest_reports import DigestReports
 from tidelog_broker.replication.follower_context import FollowerContext
 from tidelog_broker.replication.follower_events import FollowerEvents
 from tidelog_broker.replication.follower_session import FollowerSession, Lives, Positions
+from tidelog_broker.replication.held_back import MAX_RETRY_DELAY_S, HeldBack, retry_delay_s
 from tidelog_broker.replication.move_throttle import Receiving
 from tidelog_broker.replication.transport import (
     ANSWER_TIMEOUT_MS,
@@ -34,33 +35,17 @@ from tidelog_broker.replication.transport import (
 )
 from tidelog_runtime.turns import in_turns
 
-FIRST_RETRY_DELAY_S = 0.02
 # What is not asked for because of the throttle is looked at again so soon at the latest: the
 # bound may have changed, or the replica be in sync.
 MAX_THROTTLE_PAUSE_MS = 500
-MAX_RETRY_DELAY_S = 0.5
+# Partitions whose position one request tells. More are told by several, the first of which are not
+# waited for: neither end does without a pause what takes longer than some milliseconds.
+MAX_NAMED = 2_000
 # A fetch that ends so long after its timeout ran in a process that stood still: its answer may
 # have come meanwhile, and the next one tells (interleaving 14).
 STALLED_MIN_MS = 1_000
 
 _log = structlog.get_logger()
-
-
-def retry_delay_s(failures: int) -> float:
-    """After the first failure 20 ms, then twice as long each time, up to a bound."""
-    return min(MAX_RETRY_DELAY_S, FIRST_RETRY_DELAY_S * 2.0 ** min(failures - 1, 10))
-
-
-class HeldBack(NamedTuple):
-    """A partition that fails on its own is left out until `release` (loop time), so that
-    it does not turn the long poll of all others into a busy loop. `why` it failed last, and
-    `since` when it does. `is_rejected`: the leader answered, and its data cannot follow here."""
-
-    release: float
-    failures: int
-    why: str
-    since: float
-    is_rejected: bool = False
 
 
 class Unanswered(NamedTuple):
@@ -245,7 +230,8 @@ class ReplicaFetcher:
                 self.unanswered = None
                 await self._wait_for_change(release)
                 continue
-            self._moved.clear()
+            for key in positions:
+                del self._moved[key]
             self._asks(target[1])
             given_up = asyncio.timeout(None)
             answered = False
@@ -469,12 +455,20 @@ class ReplicaFetcher:
                 yield partition
 
     def _positions(self, now: float) -> dict[ReplicaKey, FetchPosition | None]:
-        """Of all that may have moved, and of those whose time is over."""
+        """Of what may have moved, and of those whose time is over; MAX_NAMED at most, and the rest
+        with the next request."""
         for key, held in self._held_back.items():
             if held.release <= now:
                 self._moved[key] = None
         self._hold_throttled(now)
-        return {key: self._position(key, now) for key in self._moved}
+        positions: dict[ReplicaKey, FetchPosition | None] = {}
+        named = 0
+        for key in self._moved:
+            position = positions[key] = self._position(key, now)
+            named += position is not None
+            if named == MAX_NAMED:
+                break
+        return positions
 
     def _position(self, key: ReplicaKey, now: float) -> FetchPosition | None:
         partition = self._partitions.get(key)
@@ -528,7 +522,7 @@ class ReplicaFetcher:
         return [h.release - now for k, h in self._held_back.items() if k in self._partitions]
 
     def _max_wait_ms(self, now: float) -> int:
-        longest_ms = self._limits.max_wait_ms
+        longest_ms = 0 if self._moved else self._limits.max_wait_ms
         release = min((seconds for seconds in self._held_for(now) if seconds > 0), default=None)
         return longest_ms if release is None else min(longest_ms, int(release * 1000) + 1)
 

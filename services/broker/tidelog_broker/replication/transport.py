@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from tidelog.errors import TidelogError
+from tidelog.model import Batch
 from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
 from tidelog_broker.partition.range_digest import BatchSummary, RangeDigest
 from tidelog_broker.partition.replica_key import ReplicaKey
@@ -28,21 +29,24 @@ class ReplicaFetchEntry(NamedTuple):
 
 
 class ReportedDigest(NamedTuple):
-    """What a follower holds in a range. `batches` and `segments`: where the leader has asked for
-    them, as they are on the follower's disk."""
+    """What a follower holds in a range. `batches`, `segments` and `contents`: where the leader has
+    asked for them, as they are on the follower's disk."""
 
     replica: ReplicaKey
     digest: RangeDigest
     batches: Sequence[BatchSummary] = ()
     segments: Sequence[str] = ()
+    contents: Sequence[Batch] = ()
 
 
 class DivergedRange(NamedTuple):
-    """Where a leader has other batches than the follower reported."""
+    """Where a leader has other batches than the follower reported, or `wants_contents` since it
+    cannot read its own."""
 
     replica: ReplicaKey
     start: int
     end: int
+    wants_contents: bool = False
 
 
 # Of one request.

@@ -81,6 +81,7 @@ class LeaderReports:
         self._after_ms = after_ms
         # As which each was told, by leader.
         self._reported: dict[int, Change] = {}
+        self._silent: tuple[UnreachableLeader, ...] = ()
         self._said_untaken = False
         # When it last stood still, so that its leaders' answers may yet be unread (loop time).
         self._awake_since = -math.inf
@@ -97,9 +98,20 @@ class LeaderReports:
             leaders = unreachable(
                 self._fetching.unanswered(), now, self._after_ms, self._awake_since
             )
+            self._silent = leaders
             if leaders or self._reported:
                 await self._report(leaders)
                 self._look_for_stall(now, REPORT_TIMEOUT_MS)
+
+    def silent_ms(self) -> dict[int, int]:
+        """For how long the leaders that it reports had left fetches without an answer at the last
+        check, unless they have answered since."""
+        still = self._fetching.unanswered()
+        return {
+            leader.broker_id: leader.unanswered_ms
+            for leader in self._silent
+            if leader.broker_id in still
+        }
 
     def _look_for_stall(self, began: float, expected_ms: int) -> float:
         """Loop time now."""

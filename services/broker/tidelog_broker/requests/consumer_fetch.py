@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from tidelog.errors import TidelogError
+from tidelog.errors import ErrorCode, RecordsDamagedError, TidelogError
 from tidelog.model import TopicPartition
 from tidelog_broker.log.errors import LogError
 from tidelog_broker.partition.exchange import FetchAnswer
+from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.requests.fetch_wait import (
     MAX_RESPONSE_BYTES,
@@ -20,9 +21,11 @@ from tidelog_broker.requests.fetch_wait import (
     in_turn,
     size_of,
 )
+from tidelog_broker.requests.outrun_consumers import OutrunConsumers
 from tidelog_broker.requests.purgatory import Purgatory
 from tidelog_broker.requests.waiting_consumers import WaitingConsumers
 from tidelog_broker.storage.cold_reads import ColdReads
+from tidelog_broker.storage.damaged_batches import OffsetRange
 from tidelog_runtime.clock import Clock
 
 # Of a fetch between two turns of the loop, a millisecond or two: partitions that have nothing new,
@@ -55,13 +58,22 @@ class FetchWait(NamedTuple):
 
 class ConsumerFetch:
     def __init__(
-        self, manager: ReplicaManager, purgatory: Purgatory, clock: Clock, cold_reads: ColdReads
+        self,
+        manager: ReplicaManager,
+        purgatory: Purgatory,
+        clock: Clock,
+        cold_reads: ColdReads,
+        is_coming: Callable[[Partition, OffsetRange], bool] = lambda *_: False,
     ) -> None:
+        """`is_coming`: whether a batch that is unreadable here may yet come from a follower, and
+        readers wait for it."""
+        self._is_coming = is_coming
         self._manager = manager
         self._purgatory = purgatory
         self._clock = clock
         self._cold_reads = cold_reads
         self.waiting = WaitingConsumers()
+        self.outrun = OutrunConsumers()
         self._turn = 0
 
     async def __call__(self, entries: Sequence[FetchEntry], wait: FetchWait) -> list[FetchOutcome]:
@@ -111,8 +123,14 @@ class ConsumerFetch:
                     partition.read_for_consumer, entry.fetch_offset, entry.known_epoch, room
                 )
                 answer = cold.read(read, partition.log)
+            except RecordsDamagedError as error:
+                found = OffsetRange(error.first_offset, error.next_offset)
+                waits = self._is_coming(partition, found)
+                outcomes[position] = FetchOutcome(bounds, None if waits else error)
             except TidelogError as error:
                 outcomes[position] = FetchOutcome(bounds, error)
+                if bounds is not None:
+                    self._note_outrun(entry, bounds, error)
             except LogError as error:
                 refused = self._manager.replica_failed(partition, error, "read")
                 if partition.leading is None:
@@ -128,6 +146,12 @@ class ConsumerFetch:
                 if answer.batches and self._manager.disk:
                     self._manager.disk.took(partition.key, "read")
         return [outcomes[position] for position in range(len(entries))], size, waiting
+
+    def _note_outrun(self, entry: FetchEntry, bounds: FetchAnswer, error: TidelogError) -> None:
+        is_deleted = entry.fetch_offset < bounds.log_start_offset
+        if is_deleted and error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            now_ms = self._clock.monotonic_ms()
+            self.outrun.note(entry.name, entry.fetch_offset, error.message, now_ms)
 
 
 def _is_cold(outcomes: Sequence[FetchOutcome]) -> bool:

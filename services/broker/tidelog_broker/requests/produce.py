@@ -20,6 +20,7 @@ from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_broker.requests.batch_checks import BatchChecks
 from tidelog_broker.requests.commit_wait import CommitWait, require_timeout, settled
+from tidelog_broker.requests.key_placements import KeyPlacements
 from tidelog_broker.requests.purgatory import Purgatory
 from tidelog_broker.requests.rejected_requests import RejectionCounts
 from tidelog_runtime.clock import Clock
@@ -48,14 +49,24 @@ class ProduceOutcome(NamedTuple):
 
 
 class Produce:
+    """`clock`: for timestamps of records; `latest`: for times of appends, and for which timestamps
+    are accepted."""
+
     def __init__(
-        self, manager: ReplicaManager, purgatory: Purgatory, clock: Clock, checks: BatchChecks
+        self,
+        manager: ReplicaManager,
+        purgatory: Purgatory,
+        clock: Clock,
+        checks: BatchChecks,
+        latest: Clock | None = None,
     ) -> None:
         self._manager = manager
         self._purgatory = purgatory
         self._clock = clock
+        self._latest = latest or clock
         self._checks = checks
         self.rejections = RejectionCounts()
+        self.key_placements = KeyPlacements()
 
     async def __call__(
         self, entries: Sequence[ProduceEntry], acks: Acks, timeout_ms: int
@@ -69,6 +80,7 @@ class Produce:
         append_timed = {name for name in admitted if self._is_append_timed(name)}
         async with self._checks.checked(admitted, append_timed) as checked:
             errors.update(checked.errors)
+            errors.update(self._outgrown(checked.batches))
             timed = [
                 entry._replace(batches=checked.batches.get(entry.name, entry.batches))
                 for entry in entries
@@ -124,6 +136,30 @@ class Produce:
         partition = self._manager.partition(name, "")
         return self._manager.batch_limits(partition).append_time
 
+    def _outgrown(
+        self, batches: Mapping[TopicPartition, Sequence[Batch]]
+    ) -> dict[TopicPartition, TidelogError]:
+        """The errors of batches that were compressed again, which a producer may do better than a
+        broker: what is appended keeps to the limit too."""
+        errors: dict[TopicPartition, TidelogError] = {}
+        for name, retimed_batches in batches.items():
+            try:
+                limit = self._manager.batch_limits(self._manager.partition(name, "")).max_bytes
+            except TidelogError as error:
+                # It has moved while they were checked.
+                errors[name] = error
+                continue
+            largest = max(len(batch.records) for batch in retimed_batches)
+            if largest > limit:
+                errors[name] = TidelogError(
+                    ErrorCode.BATCH_TOO_LARGE,
+                    f"a batch for {name} has {largest} bytes once its records have the time of "
+                    f"their append (timestamp_type) and it is compressed again; the topic takes at "
+                    f"most {limit} (max_batch_bytes): send smaller batches, or give all records "
+                    "of a batch one timestamp",
+                )
+        return errors
+
     def _not_admitted(self, entry: ProduceEntry) -> TidelogError | None:
         """Why its batches are not worth a check."""
         try:
@@ -150,7 +186,7 @@ class Produce:
         partition = None
         try:
             partition = self._manager.partition(entry.name, entry.topic_id)
-            now_ms, limits = self._clock.wall_ms(), self._manager.batch_limits(partition)
+            now_ms, limits = self._latest.wall_ms(), self._manager.batch_limits(partition)
             for batch in entry.batches:
                 if not limits.append_time:
                     _check_timestamp(entry.name, batch, limits.max_ahead_ms, now_ms)
@@ -159,11 +195,15 @@ class Produce:
                 )
             batches = entry.batches
             if limits.append_time:
-                batches = [retimed(batch, now_ms) for batch in batches]
+                timestamp_ms = self._clock.wall_ms()
+                batches = [retimed(batch, timestamp_ms) for batch in batches]
             end = partition.log.log_end_offset
             appended = partition.append(batches, acks, now_ms)
             if self._manager.disk:
                 self._manager.disk.took(partition.key, "written")
+            partitions = self._manager.partition_count(entry.name.topic)
+            steady_ms = self._clock.monotonic_ms()
+            self.key_placements.note(entry.name, partitions, batches[0], steady_ms)
             if appended.next_offset <= end:
                 _log.debug("duplicate_answered", partition=str(entry.name))
         except TidelogError as error:

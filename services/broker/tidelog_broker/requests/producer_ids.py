@@ -168,7 +168,7 @@ class ProducerIds:
         key = self._keys.partition_counts_of(name)
 
         def counted(present: PartitionCounts | None) -> PartitionCounts:
-            return _with_counts(present, holder, wanted)
+            return _with_counts(name, present, holder, wanted)
 
         found = await self._store.get(key)
         held = counted(None if found is None else decode_partition_counts(found.value))
@@ -205,7 +205,7 @@ def _after_next_block(present: NextProducerId | None) -> NextProducerId:
 def _in_epoch(name: str, present: NamedProducer, epoch: int | None) -> NamedProducer:
     if epoch is not None:
         if epoch < present.producer_epoch:
-            raise fenced(present.producer_id, epoch, present.producer_epoch)
+            raise fenced(present.producer_id, epoch, present.producer_epoch, name)
         return NamedProducer(present.producer_id, epoch)
     if present.producer_epoch == MAX_PRODUCER_EPOCH:
         raise TidelogError(
@@ -217,13 +217,13 @@ def _in_epoch(name: str, present: NamedProducer, epoch: int | None) -> NamedProd
 
 
 def _with_counts(
-    present: PartitionCounts | None, holder: NamedProducer, wanted: Mapping[str, int]
+    name: str, present: PartitionCounts | None, holder: NamedProducer, wanted: Mapping[str, int]
 ) -> PartitionCounts:
     """What was told first holds for as long as the epoch."""
     told: Mapping[str, int] = {}
     if present is not None and present.producer_id == holder.producer_id:
         if present.producer_epoch > holder.producer_epoch:
-            raise fenced(holder.producer_id, holder.producer_epoch, present.producer_epoch)
+            raise fenced(holder.producer_id, holder.producer_epoch, present.producer_epoch, name)
         if present.producer_epoch == holder.producer_epoch:
             told = present.of_topics
     counts = {**wanted, **told}

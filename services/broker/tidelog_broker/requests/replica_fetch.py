@@ -38,6 +38,7 @@ from tidelog_broker.requests.fetch_wait import (
 from tidelog_broker.requests.purgatory import Purgatory
 from tidelog_broker.storage.cold_reads import ColdReads
 from tidelog_runtime.clock import Clock
+from tidelog_runtime.turns import ITEMS_PER_TURN, QUICK_ITEMS_PER_TURN, in_turns
 
 # Of a follower, which has reported these, and whose log agrees up to the offset of each partition;
 # NO_OFFSET: where that is not known. Returns the ranges whose batches it is to list.
@@ -88,22 +89,29 @@ class ReplicaFetch:
         session = self.sessions.of(request, self._clock.monotonic_ms())
         if session is None:
             return ReplicaFetchResponse(None, (), NO_SESSION)
-        results = None
+        is_answered = False
         diverged: Sequence[DivergedRange] = ()
         try:
-            urgent = self._note_positions(session, request)
+            await self._drop_ended()
+            urgent = await self._note_positions(session, request)
             diverged = self._compare_digests(
                 session.follower, request.digests, session.agreed_offset
             )
             results = await self._serve(session, request, urgent)
+            await in_turns(session.answered, results, QUICK_ITEMS_PER_TURN)
+            is_answered = True
         finally:
             session.serving = False
-            if results is None or session.id == NO_SESSION:
+            if not is_answered or session.id == NO_SESSION:
                 # Nobody waits for the answer any more, so nobody knows what was told.
-                session.end()
-        session.answered(results)
+                self.sessions.end(session)
         session_id = NO_SESSION if session.ended else session.id
         return ReplicaFetchResponse(None, results, session_id, diverged=diverged)
+
+    async def _drop_ended(self) -> None:
+        """Before anything new is noted of their partitions."""
+        for _ in self.sessions.drop_ended():
+            await asyncio.sleep(0)
 
     def hurry(self, fetch: FetchName) -> None:
         """Answers it at once, if it waits."""
@@ -123,7 +131,8 @@ class ReplicaFetch:
             while True:
                 woken.clear()
                 over = deadline.over or session.hurried or session.ended
-                found, size, is_held = self._collect(session, request.max_bytes, woken)
+                session.begin_answer()
+                found, size, is_held = await self._collect(session, request.max_bytes, woken)
                 failed = any(result.error for result in found)
                 if urgent or failed or size >= wanted or over:
                     return [*urgent, *found]
@@ -133,28 +142,26 @@ class ReplicaFetch:
         finally:
             deadline.cancel()
 
-    def _note_positions(
+    async def _note_positions(
         self, session: FetchSession, request: ReplicaFetchRequest
     ) -> list[ReplicaFetchResult]:
         """Tells partitions how far the follower is; returns what must be answered without
-        waiting: refusals and divergences, whose partitions leave the session."""
-        named = {entry.replica for entry in request.entries}
+        waiting: refusals and divergences, whose partitions leave the session. In turns with
+        whatever else there is to do: the first request of a session names thousands."""
+        named = [entry.replica for entry in request.entries]
         # As of the last request: by this one they are not left out.
-        session.superseded([entry.replica for entry in request.entries])
-        for replica in request.forgotten:
-            session.drop(replica)
+        await in_turns(session.supersede, named, QUICK_ITEMS_PER_TURN)
+        await in_turns(session.drop, request.forgotten, QUICK_ITEMS_PER_TURN)
         now_ms = session.time.last_request_ms = self._clock.monotonic_ms()
-        urgent = []
-        for entry in [*session.to_recount(named, now_ms), *request.entries]:
-            result = self._note(session, entry, now_ms)
-            if result is not None:
-                session.drop(entry.replica)
-                urgent.append(result)
-        return urgent
+        entries = [*session.to_recount(frozenset(named), now_ms), *request.entries]
+        noted = await in_turns(partial(self._note, session, now_ms), entries)
+        return [result for result in noted if result is not None]
 
     def _note(
-        self, session: FetchSession, entry: ReplicaFetchEntry, now_ms: int
+        self, session: FetchSession, now_ms: int, entry: ReplicaFetchEntry
     ) -> ReplicaFetchResult | None:
+        if session.ended:
+            return None
         log_start = NO_OFFSET
         try:
             partition = self._manager.replica(entry.replica)
@@ -163,16 +170,18 @@ class ReplicaFetch:
                 session.follower, session.broker_epoch, entry.position, now_ms, session.time
             )
         except TidelogError as error:
+            session.drop(entry.replica)
             return ReplicaFetchResult(entry.replica, None, error, log_start)
         if diverging is None:
             session.record(entry, partition)
             return None
+        session.drop(entry.replica)
         answer = FetchAnswer(
             partition.high_watermark, log_start, partition.leader_epoch, (), diverging
         )
         return ReplicaFetchResult(entry.replica, answer, None, log_start)
 
-    def _collect(
+    async def _collect(
         self, session: FetchSession, max_bytes: int, woken: asyncio.Event
     ) -> tuple[list[ReplicaFetchResult], int, bool]:
         """Results, their size, and whether something was held back by the throttle, which
@@ -185,9 +194,14 @@ class ReplicaFetch:
         size = 0
         is_held = False
         results = []
-        for turn in in_turn(len(replicas), self._turns[session.follower]):
+        for number, turn in enumerate(in_turn(len(replicas), self._turns[session.follower]), 1):
+            if number % ITEMS_PER_TURN == 0:
+                await asyncio.sleep(0)
             replica = replicas[turn]
-            told = session.partitions[replica]
+            told = session.partitions.get(replica)
+            if told is None:
+                # The session has ended meanwhile.
+                continue
             position, max_partition_bytes = told.entry.position, told.entry.max_bytes
             if position.needs_producers and size >= budget:
                 # They come whole or not at all: with the next answer.
@@ -196,7 +210,7 @@ class ReplicaFetch:
             try:
                 partition = self._manager.replica(replica)
                 if not partition.has_news(position, told.high_watermark):
-                    del session.news[replica]
+                    session.news.pop(replica, None)
                     continue
                 log_start = partition.log.log_start_offset
                 room = min(max_partition_bytes, budget - size)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import structlog
 
-from tidelog_broker.log.checkpoint import OffsetCheckpoint
+from tidelog_broker.log.checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS, OffsetCheckpoint
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.replica_notes import ReplicaNotes
@@ -75,8 +75,8 @@ class Checkpoints:
     """Blocks where it reads or notes; raises OSError."""
 
     def __init__(self, disk: Disk, data_dir: PurePath) -> None:
-        self._high_watermark_file = OffsetCheckpoint(disk, data_dir / "high-watermarks")
-        self._recovery_point_file = OffsetCheckpoint(disk, data_dir / "recovery-points")
+        self._high_watermark_file = OffsetCheckpoint(disk, data_dir / HIGH_WATERMARKS)
+        self._recovery_point_file = OffsetCheckpoint(disk, data_dir / RECOVERY_POINTS)
         self._notes = ReplicaNotes(disk, data_dir / "cuts", "cut", if_damaged=lambda _: 0)
         # What the disk may say: of a write that is under way, or has failed, the old or the new.
         self._high_watermarks: Offsets = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import PurePath
 
-from tidelog_broker.clock_check import Reading
+from tidelog_broker.clock_check import PeerClock, Reading
 from tidelog_broker.log.disk import Disk
 
 CLOCK_NAME = "clock.json"
@@ -15,8 +15,15 @@ def read_clock(disk: Disk, directory: PurePath) -> Reading | None:
     """None where there is none, or none that can be read: nothing is compared then."""
     try:
         held = json.loads(disk.read_file(directory / CLOCK_NAME))
-        return Reading(int(held["wall_ms"]), int(held["monotonic_ms"]), str(held["boot_id"]))
-    except (OSError, ValueError, KeyError, TypeError):
+        return Reading(
+            int(held["wall_ms"]),
+            int(held["monotonic_ms"]),
+            str(held["boot_id"]),
+            # Earlier releases write none.
+            int(held.get("doubted_ms", 0)),
+            tuple((int(n), PeerClock(*map(int, peer))) for n, peer in held.get("peers", ())),
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 

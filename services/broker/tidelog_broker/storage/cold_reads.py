@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from tidelog_broker.background import RunBlocking
 from tidelog_broker.log.disk import Disk
-from tidelog_broker.log.errors import LogStorageError
+from tidelog_broker.log.errors import read_failure
 from tidelog_broker.partition.replica_log import ColdRange, ReplicaLog
 
 # Side by side. Each needs memory for one piece.
@@ -117,7 +117,7 @@ class ColdReads:
             return False
         if found.error is not None:
             known.before.remove(found)
-            raise LogStorageError.of(found.error, cold.path, "read") from found.error
+            raise read_failure(found.error, cold.path, "read") from found.error
         found.start = found.position
         return True
 

@@ -3,8 +3,9 @@ that were found there ("Damaged batches" in ARCHITECTURE.md).
 
 `evidence/` has a file for each stretch that was found damaged: a line of JSON that describes it,
 then its bytes. While the batch is unreadable here its name ends in `.unreadable`; once it was
-copied from the leader again, or its replica is gone, in `.repaired`. Only the latter are deleted:
-after EVIDENCE_RETENTION_MS, or the oldest where all take more than MAX_EVIDENCE_BYTES.
+copied from the leader again, or its replica is gone, in `.repaired`. Where its offsets were not
+known, so that it was cut, it ends in `.cut`. Only the latter two are deleted: after
+EVIDENCE_RETENTION_MS, or the oldest where all take more than MAX_EVIDENCE_BYTES.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ EVIDENCE_RETENTION_MS = 30 * 24 * 3_600_000
 # Of what no longer fits, and of what the log keeps anyway, so much is stored: the bytes under the
 # header that makes the batch unreadable.
 LEAST_EVIDENCE_BYTES = 4 << 10
-_UNREADABLE, _REPAIRED = "unreadable", "repaired"
+_UNREADABLE, _REPAIRED, _CUT = "unreadable", "repaired", "cut"
 _NAME = re.compile(
     r"(?P<topic_id>[A-Za-z0-9_-]{22})\.(?P<partition>\d+)@(?P<first>\d+)-(?P<next>\d+)"
-    r"\.(?P<found_ms>\d+)\.(?P<state>unreadable|repaired)"
+    r"\.(?P<found_ms>\d+)\.(?P<state>unreadable|repaired|cut)"
 )
 
 _log = structlog.get_logger()
@@ -95,6 +96,13 @@ class DamagedBatches:
         kept = [r for r in self._ranges.get(key, ()) if r.first_offset < offset]
         self._replace(key, kept)
 
+    def keys(self) -> list[ReplicaKey]:
+        return list(self._ranges)
+
+    def restored(self, key: ReplicaKey, found: OffsetRange) -> None:
+        """Copied from another replica again."""
+        self._replace(key, [r for r in self._ranges.get(key, ()) if r != found])
+
     def forget(self, key: ReplicaKey) -> None:
         self._ranges.pop(key, None)
 
@@ -135,14 +143,16 @@ class DamagedBatches:
         }
         if self._delete_old(MAX_EVIDENCE_BYTES - len(data)) + len(data) > MAX_EVIDENCE_BYTES:
             data = data[:LEAST_EVIDENCE_BYTES]
+        is_cut = damaged.next_offset == damaged.first_offset
         file = (
             f"{key.topic_id}.{key.partition}@{damaged.first_offset}-{damaged.next_offset}"
-            f".{now_ms}.{_UNREADABLE}"
+            f".{now_ms}.{_CUT if is_cut else _UNREADABLE}"
         )
         content = json.dumps(described).encode() + b"\n" + data
         self._disk.write_atomically(self._directory / file, content, sync=True)
-        found = OffsetRange(damaged.first_offset, damaged.next_offset)
-        self._replace(key, sorted({*self._ranges.get(key, ()), found}))
+        if not is_cut:
+            found = OffsetRange(damaged.first_offset, damaged.next_offset)
+            self._replace(key, sorted({*self._ranges.get(key, ()), found}))
 
     def _delete_old(self, room_bytes: int) -> int:
         """Deletes evidence of repaired damage that is too old or does not fit into the room;

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import random
 import uuid
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import PurePath
@@ -24,6 +25,7 @@ from tidelog_broker.log.checked_file import (
     read_checked,
     write_checked_with_id,
 )
+from tidelog_broker.log.checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS, OffsetCheckpoint
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.file_id import FileId
 from tidelog_runtime.metadata.broker_directories import (
@@ -34,6 +36,7 @@ from tidelog_runtime.metadata.broker_directories import (
 
 IDENTITY_FILE = "broker.json"
 REVISION_FILE = "store-revision"
+REPLICAS = "replicas"
 _KIND = "broker"
 _REVISION_KIND = "store-revision"
 
@@ -54,6 +57,8 @@ class Identity:
     broker_id: int
     node_uuid: str
     cluster_id: str = ""
+    # Under which name its cluster had its keys in the store; empty: an older release wrote it.
+    cluster_name: str = ""
     boot_id: str = ""
     stopped_cleanly: bool = False
     whole_since: int = 0
@@ -71,6 +76,12 @@ class Identity:
     def directory_id(self) -> str:
         """Created once with the directory; the stored field keeps the name of older releases."""
         return self.node_uuid
+
+    @property
+    def has_registered(self) -> bool:
+        """Or has been about to. Releases that keep no tokens leave epochs, of which a reboot takes
+        the first back."""
+        return bool(self.registration_tokens or self.whole_since or self.synced_whole_since)
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Identity:
@@ -146,13 +157,24 @@ def how_it_ended(former: Identity, boot_id: str) -> str:
     return REBOOTED if known and former.boot_id != boot_id else CRASHED
 
 
-def stored_directory_id(disk: Disk, path: PurePath) -> str:
-    """For messages: empty where the directory is new, or cannot say."""
+def is_unused(disk: Disk, path: PurePath, identity: Identity) -> bool:
+    """Whether no broker has registered with it and it holds nothing: a start was rejected right
+    after the directory was made, and another broker may have it."""
+    return not identity.has_registered and not disk.list_names(path / REPLICAS)
+
+
+def stored_identity(disk: Disk, path: PurePath) -> Identity | None:
+    """For reports: None where the directory is new, or its file cannot be read. `store_revision`:
+    the highest that the directory remembers."""
     try:
         found = read_checked(disk, path / IDENTITY_FILE, _KIND)
-    except (DamagedFileError, OSError, ValueError):
-        return ""
-    return str(found["node_uuid"]) if found else ""
+        if not found:
+            return None
+        identity = Identity.from_json(found)
+        noted = int(_read_noted(disk, path).get("revision", 0))
+    except (DamagedFileError, OSError, TypeError, ValueError):
+        return None
+    return replace(identity, store_revision=max(identity.store_revision, noted))
 
 
 class DataDirectory:
@@ -188,7 +210,8 @@ class DataDirectory:
             found = read_checked(disk, path / IDENTITY_FILE, _KIND)
         except DamagedFileError as error:
             raise DataDirectoryError(
-                f"{error}; restore the file, or move the directory away to start empty"
+                f"{error}; restore the file, or move the directory away to start empty, with "
+                "--replace-directory and the id that the next rejection names"
             ) from error
         previous_end = ""
         noted = _read_noted(disk, path)
@@ -200,26 +223,41 @@ class DataDirectory:
         else:
             stored = Identity.from_json(found)
             previous_end = how_it_ended(stored, boot_id)
-            same_boot = stored.boot_id == boot_id and boot_id != ""
-            same_files = _names_itself(
-                disk, path / IDENTITY_FILE, found, same_boot=same_boot
-            ) and _names_itself(disk, path / REVISION_FILE, noted, same_boot=same_boot)
+            same_files = _are_same_files(
+                disk, path, found, noted, same_boot=stored.boot_id == boot_id != ""
+            )
             identity = new_life(stored, boot_id, same_files=same_files)
-        if identity.broker_id != broker_id:
+        if identity.broker_id != broker_id and not is_unused(disk, path, identity):
             raise DataDirectoryError(
                 f"{path} belongs to broker {identity.broker_id}, this is broker {broker_id}; "
                 f"set data_dir to this broker's own directory, or broker_id to "
                 f"{identity.broker_id}"
             )
+        identity = replace(identity, broker_id=broker_id)
         directory = cls(disk, path, identity, rng, int(noted.get("revision", 0)))
         directory.previous_end = previous_end
         directory._write(identity)
         return directory
 
-    def join_cluster(self, cluster_id: str | None) -> None:
-        """The cluster that the metadata store holds; None: it holds none. Raises
-        `DataDirectoryError` if that is not the one whose data this is."""
-        whose = f"{self._path.parent} belongs to cluster {self.identity.cluster_id}"
+    @property
+    def lacks_identity(self) -> bool:
+        """It holds replicas, and `broker.json` was made after them."""
+        has_replicas = bool(self._disk.list_names(self.path / REPLICAS))
+        return has_replicas and not self.identity.has_registered
+
+    def join_cluster(self, cluster_id: str | None, name: str = "") -> None:
+        """The cluster that the metadata store holds under the configured `name`; None: it holds
+        none. Raises `DataDirectoryError` if that is not the one whose data this is."""
+        own_name = self.identity.cluster_name
+        is_named_otherwise = own_name not in ("", name)
+        of_which = f"{own_name!r} ({self.identity.cluster_id})" if own_name else ""
+        whose = f"{self._path.parent} belongs to cluster {of_which or self.identity.cluster_id}"
+        if cluster_id is None and is_named_otherwise:
+            raise DataDirectoryError(
+                f"{whose}, and this broker is configured for cluster {name!r}, of which the "
+                f"metadata store holds nothing; set cluster to {own_name}, or data_dir to a "
+                "directory of its own"
+            )
         if cluster_id is None:
             raise DataDirectoryError(
                 f"{whose}, and the metadata store holds no cluster of the configured name: it was "
@@ -228,12 +266,14 @@ class DataDirectory:
                 RejectionCause.STORE,
             )
         if self.identity.cluster_id not in ("", cluster_id):
+            found = f"{name!r} ({cluster_id})" if is_named_otherwise else cluster_id
+            remedy = f"set cluster to {own_name}, or " if is_named_otherwise else ""
             raise DataDirectoryError(
-                f"{whose}, and the metadata store is that of cluster {cluster_id}; set data_dir or "
-                "etcd_endpoints to those of one cluster, or restore the newest backup of the "
+                f"{whose}, and the metadata store is that of cluster {found}; {remedy}set data_dir "
+                "or etcd_endpoints to those of one cluster, or restore the newest backup of the "
                 "store if it was wiped since"
             )
-        self._update(cluster_id=cluster_id)
+        self._update(cluster_id=cluster_id, cluster_name=name)
 
     def settle(self, record: BrokerDirectory | None) -> str:
         """Takes back what the store's record of the broker id disproves, before anything rests on
@@ -346,10 +386,29 @@ def _read_noted(disk: Disk, path: PurePath) -> dict[str, Any]:
     return noted if isinstance(noted, dict) else {"revision": noted or 0}
 
 
-def _names_itself(disk: Disk, path: PurePath, content: dict[str, Any], *, same_boot: bool) -> bool:
-    """Whether the file is the one that was written with this content. Files of older releases
-    name none, and pass."""
-    named = content.get("file")
+def _are_same_files(
+    disk: Disk,
+    path: PurePath,
+    identity: dict[str, Any],
+    noted: dict[str, Any],
+    *,
+    same_boot: bool,
+) -> bool:
+    """Whether the files are the very ones that the previous incarnation wrote."""
+    named = {IDENTITY_FILE: identity.get("file"), REVISION_FILE: noted.get("file")}
+    # Where the store is quiet these alone change with what is acknowledged.
+    for checkpoint in (HIGH_WATERMARKS, RECOVERY_POINTS):
+        named[checkpoint] = OffsetCheckpoint(disk, path / checkpoint).read().file
+    return all(
+        _names_itself(disk, path / name, file, same_boot=same_boot) for name, file in named.items()
+    )
+
+
+def _names_itself(
+    disk: Disk, path: PurePath, named: Sequence[int] | None, *, same_boot: bool
+) -> bool:
+    """Whether the file is the one that was written with this name. Files of older releases name
+    none, and pass, as do those that are absent or torn by a power failure."""
     if named is None:
         return True
     return disk.file_id(path).is_same_file(FileId.from_json(named), same_boot=same_boot)

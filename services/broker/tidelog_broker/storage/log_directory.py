@@ -20,11 +20,12 @@ from tidelog_broker.log.errors import (
     LogCorruptError,
     LogError,
     LogStorageError,
+    LogUnreadableError,
     OutOfServiceError,
     UndecidedDamageError,
 )
 from tidelog_broker.log.log import Log
-from tidelog_broker.log.recovery import BeforeLoss
+from tidelog_broker.log.log_start import BeforeLoss
 from tidelog_broker.log.reopening import Reopening, rewrite_segments
 from tidelog_broker.log.segment_files import SegmentFiles
 from tidelog_broker.log.unsynced import Unsynced
@@ -33,6 +34,7 @@ from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.checkpoints import Checkpoints, CheckpointWrite
 from tidelog_broker.storage.damaged_batches import DamagedBatches
 from tidelog_broker.storage.damaged_replica import DamagedReplica
+from tidelog_broker.storage.data_directory import REPLICAS
 from tidelog_broker.storage.replica_notes import ReplicaNotes
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.topic_config import TopicConfig
@@ -74,6 +76,13 @@ class Stray(NamedTuple):
     by_former_life: bool = False
 
 
+class _Undecided(NamedTuple):
+    """`mark`: as which damage it was marked before."""
+
+    mark: str | None
+    unsynced: Unsynced
+
+
 class LogDirectory:
     """`replicas/` holds the logs, `strays/` what is to be deleted later: for a name there
     `@` and the time in milliseconds since 1970 from which it waits.
@@ -92,7 +101,7 @@ class LogDirectory:
         self._disk = disk
         self._digest_range_offsets = digest_range_offsets
         self._files = SegmentFiles(disk)
-        self._replicas = path / "replicas"
+        self._replicas = path / REPLICAS
         self._strays = path / "strays"
         self._clock = clock
         self._checkpoints = Checkpoints(disk, path)
@@ -108,7 +117,7 @@ class LogDirectory:
         self._marked: set[ReplicaKey] = set()
         self._out: dict[ReplicaKey, _OutOfService] = {}
         # Each with its mark, if it has one.
-        self._undecided: dict[ReplicaKey, str | None] = {}
+        self._undecided: dict[ReplicaKey, _Undecided] = {}
         self._reopening: dict[ReplicaKey, Reopening] = {}
         self._config_made: tuple[TopicConfig, LogConfig] | None = None
         self._left_path = path / "clean-logs"
@@ -159,8 +168,8 @@ class LogDirectory:
         return list(damaged.values())
 
     def undecided(self) -> list[tuple[ReplicaKey, TopicPartition]]:
-        """Replicas that were damaged by a power failure, and that `open_all` has left as they are
-        and out of service: `open_undecided` opens them."""
+        """Replicas whose damage is another thing in an only copy, and that `open_all` has left as
+        they are and out of service: `open_undecided` opens them."""
         return [(key, self._logs[key].name) for key in self._undecided if key in self._logs]
 
     def open_undecided(self, only_copies: Collection[ReplicaKey]) -> list[DamagedReplica]:
@@ -169,8 +178,9 @@ class LogDirectory:
         damaged = []
         for key, name in self.undecided():
             self.back(key)
-            unsynced = Unsynced.LOST_SEALED if key in only_copies else Unsynced.LOST_CUT
-            found = self._open_found(name, key, self._undecided[key], unsynced)
+            left = self._undecided[key]
+            unsynced = left.unsynced.decided(is_only_copy=key in only_copies)
+            found = self._open_found(name, key, left.mark, unsynced)
             self._note_opened(key)
             if found is not None:
                 damaged.append(found)
@@ -210,7 +220,7 @@ class LogDirectory:
             )
         except UndecidedDamageError as error:
             self._logs[key] = OpenLog(name, path, None)
-            self._undecided[key] = mark
+            self._undecided[key] = _Undecided(mark, unsynced)
             self.take_out(key, str(error))
             return None
         except (LogError, OSError) as error:
@@ -228,7 +238,7 @@ class LogDirectory:
         if log.log_end_offset < committed:
             # However sound it looks.
             reason = f"it ends at offset {log.log_end_offset}, and was committed to {committed}"
-            return DamagedReplica(key, name, reason, if_synced=unsynced is not Unsynced.KEPT)
+            return DamagedReplica(key, name, reason, if_synced=not unsynced.is_kept)
         if log.producers.lost:
             reason = f"who wrote below offset {log.log_start_offset} is not known any more"
             return DamagedReplica(key, name, reason, if_others=True)
@@ -260,7 +270,8 @@ class LogDirectory:
         check_all: bool = False,
     ) -> Log:
         path = self._path_of(name, key)
-        log = Log.open(
+        opening = partial(
+            Log.open,
             self._disk,
             path,
             config,
@@ -269,10 +280,15 @@ class LogDirectory:
             before_loss=before_loss,
             before_cut=partial(self._before_cut, key),
             unsynced=unsynced,
-            check_all=check_all,
             left=self._left_logs.get(key),
             evidence=self.damaged_batches.evidence_of(name, key),
+            least_end=self.high_watermark(key),
         )
+        try:
+            log = opening(check_all=check_all)
+        except LogUnreadableError:
+            # In what is taken for sound: the check finds which batches of it are not.
+            log = opening(check_all=True)
         self.damaged_batches.load(key, log)
         log.digest_ranges(self._digest_range_offsets)
         self._logs[key] = OpenLog(name, path, log)
@@ -467,9 +483,9 @@ class LogDirectory:
         config, check_from = LogConfig(), 0
         # Where the start could not open it, what it writes anew is not written.
         rewrite_from: int | None = self._checkpoints.recovery_point(key)
-        log = present.log
+        log, least_end = present.log, self.high_watermark(key)
         if log is not None:
-            config = log.config
+            config, least_end = log.config, log.log_end_offset
             rewrite_from = log.flushed_offset if log.failed is not None else None
             if not self._out[key].check_all:
                 check_from = log.flushed_offset
@@ -482,6 +498,7 @@ class LogDirectory:
             check_from=check_from,
             rewrite_from=rewrite_from,
             evidence=self.damaged_batches.evidence_of(present.name, key),
+            least_end=least_end,
         )
         self._reopening[key] = reopening
         return reopening
@@ -510,16 +527,6 @@ class LogDirectory:
         log.digest_ranges(self._digest_range_offsets)
         self._logs[key] = OpenLog(name, path, log)
         return log
-
-    def cut_damage(self, key: ReplicaKey) -> int | None:
-        """Cuts a log before its first unreadable batch, so that its leader sends all from there
-        on again; returns that offset. None: there is none. Blocks; raises `LogError`."""
-        log, ranges = self.log_of(key), self.damaged_batches.of(key)
-        if log is None or not ranges:
-            return None
-        first = ranges[0].first_offset
-        log.truncate_to(first)
-        return first
 
     def close(self) -> list[str]:
         """Closes all cleanly. Blocks: to be run in a thread, after everything else has

@@ -4,16 +4,16 @@ have one, the headers of its batches are read from the disk, in threads, one ran
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
 import structlog
 
 from tidelog.batch import is_damaged
-from tidelog.log_format import walk_frames
-from tidelog.model import BatchHeader
+from tidelog.log_format import FRAME_HEADER_BYTES, walk_frames
+from tidelog.model import Batch, BatchHeader
 from tidelog_broker.background import RunBlocking
-from tidelog_broker.log.disk import Disk
+from tidelog_broker.log.disk import Disk, DiskFile
 from tidelog_broker.log.errors import LogError
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.scrub_stretch import ScrubTarget
@@ -28,39 +28,47 @@ from tidelog_broker.storage.log_directory import LogDirectory
 
 # What is requested beyond this is not read: the scrub compares it in its next pass.
 MAX_QUEUED_READS = 256
+# Of one range: a replica has fewer followers, each of which compares and lists.
+MAX_REQUESTERS = 64
 # A range with more is not compared; digest_range_offsets allows no more.
 MAX_READ_BATCHES = 1 << 14
+# A range with more is not read with its contents.
+MAX_CONTENT_BYTES = 16 << 20
 
 _log = structlog.get_logger()
 
 
 class ReadBatches(NamedTuple):
     """All batches that begin in the range, and the segments that they lie in, by name. `digest`
-    None: one of them is unreadable, so that the range is compared with no other."""
+    None: one of them is unreadable, so that the range is compared with no other. `contents`: the
+    batches themselves, sound, where they were requested."""
 
     batches: list[BatchSummary]
     segments: list[str]
     digest: RangeDigest | None
+    contents: list[Batch]
 
 
 class _Request(NamedTuple):
     key: ReplicaKey
     start: int
     end: int
+    with_contents: bool = False
 
 
-ReadDone = Callable[[ReadBatches], None]
+# None: there is no result. The log was cut meanwhile, no longer holds the range, or is unreadable.
+ReadDone = Callable[[ReadBatches | None], None]
 
 
 class ReplicaDigests:
-    """`run` reads as long as the broker does. `done` is called on the event loop, and not at all
-    where the log has been cut meanwhile or no longer holds the range."""
+    """`run` reads as long as the broker does. `done` is called on the event loop."""
 
     def __init__(self, disk: Disk, logs: LogDirectory, run_blocking: RunBlocking) -> None:
         self._disk = disk
         self._logs = logs
         self._run_blocking = run_blocking
-        self._queue: dict[_Request, list[ReadDone]] = {}
+        # What waits for each range, by requester.
+        self._queue: dict[_Request, dict[Hashable, ReadDone]] = {}
         self._requested = asyncio.Event()
 
     def of(self, key: ReplicaKey) -> LogDigests | None:
@@ -68,14 +76,27 @@ class ReplicaDigests:
         log = self._logs.log_of(key)
         return None if log is None or self._logs.is_out(key) else log.digests
 
-    def read(self, key: ReplicaKey, start: int, end: int, done: ReadDone) -> bool:
-        """Once for all that ask for the same range. False: too much is waiting."""
-        request = _Request(key, start, end)
-        if request not in self._queue and len(self._queue) >= MAX_QUEUED_READS:
+    def read(
+        self,
+        key: ReplicaKey,
+        start: int,
+        end: int,
+        requester: Hashable,
+        done: ReadDone,
+        *,
+        with_contents: bool = False,
+    ) -> bool:
+        """Once for all that request the same range. Of one requester the latest `done` is called
+        alone. False: too much is waiting, and it is not called."""
+        request = _Request(key, start, end, with_contents)
+        waiting = self._queue.get(request)
+        if waiting is None:
+            if len(self._queue) >= MAX_QUEUED_READS:
+                return False
+            waiting = self._queue[request] = {}
+        if requester not in waiting and len(waiting) >= MAX_REQUESTERS:
             return False
-        waiting = self._queue.setdefault(request, [])
-        if done not in waiting:
-            waiting.append(done)
+        waiting[requester] = done
         self._requested.set()
         return True
 
@@ -85,7 +106,12 @@ class ReplicaDigests:
         part = digests.to_read() if digests is not None else None
         if digests is None or part is None or _Request(key, *part) in self._queue:
             return
-        self.read(key, *part, lambda found: digests.read(found.digest, *part))
+
+        def done(found: ReadBatches | None) -> None:
+            if found is not None:
+                digests.read(found.digest, *part)
+
+        self.read(key, *part, "open range", done)
 
     async def run(self) -> None:
         while True:
@@ -94,18 +120,18 @@ class ReplicaDigests:
             while self._queue:
                 request = next(iter(self._queue))
                 found = await self._read(request)
-                for done in self._queue.pop(request):
-                    if found is not None:
-                        done(found)
+                for done in self._queue.pop(request).values():
+                    done(found)
 
     async def _read(self, request: _Request) -> ReadBatches | None:
-        key, start, end = request
+        key, start, end, with_contents = request
         log = self._logs.log_of(key)
         if log is None or self._logs.is_out(key) or not log.log_start_offset <= start:
             return None
         generation = log.digests.generation
         headers: list[BatchHeader] = []
         segments: list[str] = []
+        contents: list[Batch] | None = [] if with_contents else None
         at = start
         # At most one segment for each offset.
         while at < end:
@@ -114,18 +140,21 @@ class ReplicaDigests:
             target = _target(log, at)
             if target is None:
                 return None
-            read = await self._headers(target, end)
-            headers += [header for header in read if start <= header.base_offset < end]
+            read = await self._headers(target, end, contents)
+            # An unreadable batch in front may reach into the range.
+            headers += [h for h in read if start <= h.base_offset < end or is_damaged(h)]
             segments.append(target.path.name)
             if not read or read[-1].next_offset <= at or len(headers) > MAX_READ_BATCHES:
                 return None
             at = read[-1].next_offset
         if self._logs.log_of(key) is not log or log.digests.generation != generation:
             return None
-        return _summarised(start, end, headers, segments)
+        return _summarised(start, end, headers, segments)._replace(contents=contents or [])
 
-    async def _headers(self, target: ScrubTarget, end: int) -> list[BatchHeader]:
-        """Of the batches of one segment that begin below the offset."""
+    async def _headers(
+        self, target: ScrubTarget, end: int, contents: list[Batch] | None
+    ) -> list[BatchHeader]:
+        """Of the batches of one segment that begin below the offset; adds them to `contents`."""
         found: list[BatchHeader] = []
 
         def read() -> None:
@@ -136,8 +165,9 @@ class ReplicaDigests:
                     target.end,
                     start=target.place.position,
                     expected_offset=target.place.offset,
-                    verify=False,
+                    verify=contents is not None,
                 )
+                room = MAX_CONTENT_BYTES
                 for info in frames:
                     if info.fault is not None or info.header is None:
                         # The scrub and readers find damage.
@@ -146,6 +176,15 @@ class ReplicaDigests:
                     if info.header.base_offset >= end or len(found) > MAX_READ_BATCHES:
                         return
                     found.append(info.header)
+                    if contents is not None:
+                        contents.append(_batch(file, info.header, info.position, info.size))
+                        room -= info.size
+                        if room < 0:
+                            found.clear()
+                            return
+                # Another record count has no frame behind it that contradicts it.
+                if found and found[-1].next_offset != target.next_offset:
+                    found.clear()
             finally:
                 file.close()
 
@@ -171,4 +210,9 @@ def _summarised(
     digest = None
     if not any(map(is_damaged, headers)):
         digest = RangeDigest(start, end, sum(map(batch_digest, headers)) & (1 << 64) - 1)
-    return ReadBatches([BatchSummary.of(header) for header in headers], segments, digest)
+    return ReadBatches([BatchSummary.of(header) for header in headers], segments, digest, [])
+
+
+def _batch(file: DiskFile, header: BatchHeader, position: int, size: int) -> Batch:
+    records = file.read_at(size - FRAME_HEADER_BYTES, position + FRAME_HEADER_BYTES)
+    return Batch(header, bytes(records))

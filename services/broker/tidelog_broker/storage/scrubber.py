@@ -8,16 +8,16 @@ resigns and is repaired, or, without other replicas, the batch alone becomes unr
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import PurePath
 from typing import NamedTuple
 
 import structlog
 
 from tidelog_broker.background import RunBlocking
 from tidelog_broker.log.disk import Disk
-from tidelog_broker.log.errors import LogError
+from tidelog_broker.log.errors import LogError, LogStorageError, read_failure
 from tidelog_broker.log.log import Log
 from tidelog_broker.log.scrub_stretch import Scrubbed, ScrubTarget, scrub_stretch
 from tidelog_broker.partition.range_digest import RangeDigest, RangeSum, RangeSums
@@ -54,6 +54,14 @@ class ScrubStatus(NamedTuple):
     full_rate: bool
     enabled: bool
     running: bool
+
+
+class _Step(NamedTuple):
+    """`known`: where the next one continues; None: the log tells."""
+
+    known: ScrubTarget | None = None
+    bytes: int = 0
+    cpu_s: float = 0.0
 
 
 class _DigestWalk:
@@ -194,7 +202,6 @@ class Scrubber:
 
     async def _replica(self, key: ReplicaKey) -> bool:
         """All that is on the disk of one replica. False: another pass was requested."""
-        state = self._state
         known: ScrubTarget | None = None
         walk: _DigestWalk | None = None
         while True:
@@ -203,50 +210,59 @@ class Scrubber:
                 return True
             if walk is None or walk.log is not log:
                 walk = _DigestWalk(log, partial(self._digest_found, key))
-            target = self._target(key, log, known)
-            if target is None:
-                walk.ended()
-                return True
             began = self._clock.monotonic_ms()
-            scrubbed, cpu_s = await self._check(log, target, walk.at(target.place.offset))
-            state.bytes_checked += scrubbed.bytes
-            state.pass_bytes += scrubbed.bytes
+            step = await self._step(key, log, walk, known)
             if self._is_superseded:
                 return False
-            if scrubbed.fault:
-                state.damage_found += self._confirm(key, log, scrubbed)
+            if step is None:
                 return True
-            walk.checked(scrubbed.ranges)
-            if scrubbed.next.offset <= target.place.offset:
-                if log.log_start_offset > target.place.offset:
-                    known = None
-                    continue
-                walk.ended()
-                return True  # nothing more of it is on the disk
-            known = target._replace(place=scrubbed.next)
-            state.offset = scrubbed.next.offset
+            known = step.known
             await self._write_state_now_and_then()
             took_s = (self._clock.monotonic_ms() - began) / 1000
-            await self._pause_after(scrubbed.bytes, cpu_s, took_s)
+            await self._pause_after(step.bytes, step.cpu_s, took_s)
             if self._is_superseded:
                 return False
+
+    async def _step(
+        self, key: ReplicaKey, log: Log, walk: _DigestWalk, known: ScrubTarget | None
+    ) -> _Step | None:
+        """Checks one stretch; None: nothing is left of the replica."""
+        state = self._state
+        try:
+            target = log.scrub_target(state.offset, known)
+            if target is None:
+                walk.ended()
+                return None
+            scrubbed, cpu_s = await self._check(log, target, walk.at(target.place.offset))
+        except (LogError, OSError) as error:
+            walk.sums = None
+            return _Step() if self._skip_segment(key, log, error) else None
+        state.bytes_checked += scrubbed.bytes
+        state.pass_bytes += scrubbed.bytes
+        if self._is_superseded:
+            return None
+        walk.checked(scrubbed.ranges)
+        step = _Step(None, scrubbed.bytes, cpu_s)
+        if scrubbed.fault:
+            walk.sums = None
+            return step if self._judge_fault(key, log, scrubbed) else None
+        if scrubbed.next.offset > target.place.offset:
+            state.offset = scrubbed.next.offset
+            return step._replace(known=target._replace(place=scrubbed.next))
+        if log.log_start_offset > target.place.offset:
+            return step
+        walk.ended()
+        return None  # nothing more of it is on the disk
 
     @property
     def _is_superseded(self) -> bool:
         return self._requested.is_set() and not self._state.topic_id
 
-    def _target(self, key: ReplicaKey, log: Log, known: ScrubTarget | None) -> ScrubTarget | None:
-        try:
-            return log.scrub_target(self._state.offset, known)
-        except LogError as error:
-            self._state.damage_found += 1
-            self._damage_found(key, error)
-            return None
-
     async def _check(
         self, log: Log, target: ScrubTarget, sums: RangeSums | None
     ) -> tuple[Scrubbed, float]:
-        path, place, end = target
+        """Raises OSError."""
+        path, place, end, _ = target
         found = Scrubbed(place, 0, "")
         cpu_s = 0.0
         size = FULL_RATE_CHUNK_BYTES if self._full_rate else CHUNK_BYTES
@@ -255,35 +271,74 @@ class Scrubber:
         def check() -> None:
             nonlocal found, cpu_s
             before = self._cpu_seconds()
-            # Retention may have deleted the segment meanwhile.
-            with contextlib.suppress(FileNotFoundError):
-                found = scrub_stretch(
-                    self._disk, path, place, end=end, up_to=up_to, max_bytes=size, sums=sums
-                )
+            found = scrub_stretch(
+                self._disk, path, place, end=end, up_to=up_to, max_bytes=size, sums=sums
+            )
             cpu_s = self._cpu_seconds() - before
 
-        await self._run_blocking(check)
+        try:
+            await self._run_blocking(check)
+        except OSError as error:
+            # That a descriptor or memory is wanting says nothing about the replica.
+            passes = LogStorageError.of(error, path, "read").is_passing
+            if passes or (log.has_segment(path) and not log.closed):
+                error.filename = error.filename or str(path)
+                raise
+            # Retention has deleted the segment meanwhile, or the log was cut.
         return found, cpu_s
 
-    def _confirm(self, key: ReplicaKey, log: Log, scrubbed: Scrubbed) -> bool:
-        """Whether the log itself finds it too: it may have been cut meanwhile."""
-        offset = scrubbed.next.offset
+    def _skip_segment(self, key: ReplicaKey, log: Log, error: LogError | OSError) -> bool:
+        """Reports what keeps a stretch from being read, and continues with the next segment.
+        False: there is none. Raises an OSError that passes."""
+        if isinstance(error, OSError):
+            path = PurePath(error.filename) if error.filename else log.directory
+            failure: LogError = read_failure(error, path, "read")
+            if failure.is_passing:
+                raise error
+        else:
+            failure = error
+        if self._logs.log_of(key) is not log:
+            return True
+        self._report(key, failure)
+        return self._next_segment(log)
+
+    def _next_segment(self, log: Log) -> bool:
+        following = log.next_segment(self._state.offset)
+        if following is None:
+            return False
+        self._state.offset = following
+        return True
+
+    def _judge_fault(self, key: ReplicaKey, log: Log, scrubbed: Scrubbed) -> bool:
+        """Whether the log itself finds it too: it may have been cut meanwhile, and the walk
+        continues where it was. False: nothing is left to be checked.
+
+        Who makes the damage unreadable checks the rest of the segment."""
+        offset, was_at = scrubbed.next.offset, self._state.offset
+        self._state.offset = offset
         if self._logs.log_of(key) is not log or not (
             log.log_start_offset <= offset < log.log_end_offset
         ):
-            return False
-        try:
-            log.read(offset, max_bytes=1, up_to=log.log_end_offset)
-        except LogError as error:
-            _log.error(
-                "scrub_found_damage",
-                partition=str(self._logs.name_of(key)),
-                offset=offset,
-                why=str(error),
-            )
-            self._damage_found(key, error)
             return True
-        return False
+        try:
+            batches = log.read(offset, max_bytes=1, up_to=log.log_end_offset)
+        except LogError as error:
+            self._report(key, error)
+            return self._next_segment(log)
+        if offset == was_at and batches:
+            # Faulty here and sound there for the second time: memory may hold it.
+            self._state.offset = batches[-1].header.next_offset
+        return True
+
+    def _report(self, key: ReplicaKey, error: LogError) -> None:
+        _log.error(
+            "scrub_found_damage",
+            partition=str(self._logs.name_of(key)),
+            offset=self._state.offset,
+            why=str(error),
+        )
+        self._state.damage_found += 1
+        self._damage_found(key, error)
 
     async def _pause_after(self, checked: int, cpu_s: float, took_s: float) -> None:
         if self._full_rate:

@@ -1,0 +1,194 @@
+"""A leader copies what it cannot read from its followers in sync ("Damaged batches" in
+ARCHITECTURE.md). It requests the batches in its answers to their fetches, and they come with the
+next ones (`DigestReports`); nobody else has to lead for that, and no log is cut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tidelog.model import NO_LEADER, Batch
+from tidelog.state_changes.event import Cause, Kind, Stage
+from tidelog_broker.log.errors import LogError
+from tidelog_broker.partition.partition import Partition
+from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.replicas.replica_manager import ReplicaManager
+from tidelog_broker.replication.transport import DivergedRange, ReportedDigest
+from tidelog_broker.storage.damaged_batches import OffsetRange
+from tidelog_broker.storage.log_directory import LogDirectory
+from tidelog_runtime.clock import Clock
+
+# For so long readers wait for what a follower in sync may have.
+WAIT_MS = 10_000
+# Until a follower is asked again: while they wait, and later.
+RETRY_MS = 2_000
+SLOW_RETRY_MS = 60_000
+# A follower is asked for one range at a time.
+PAUSE_MS = 500
+# Of one replica, without those that this disk has damaged itself.
+MAX_NOTED = 64
+
+
+@dataclass(slots=True)
+class _Asked:
+    """One range of one replica, in one leader epoch. `first_ms` and `last_ms`: by follower, when it
+    was first to be asked, and last was. `lacking`: followers that cannot read it either."""
+
+    leader_epoch: int
+    first_ms: dict[int, int] = field(default_factory=dict)
+    last_ms: dict[int, int] = field(default_factory=dict)
+    lacking: set[int] = field(default_factory=set)
+
+
+class BatchRestores:
+    def __init__(self, logs: LogDirectory, manager: ReplicaManager, clock: Clock) -> None:
+        self._logs = logs
+        self._manager = manager
+        self._clock = clock
+        # Met by readers here: copied from a former leader as it was.
+        self._noted: dict[ReplicaKey, set[OffsetRange]] = {}
+        # Of replicas that are led here, by their range.
+        self._asked: dict[tuple[ReplicaKey, OffsetRange], _Asked] = {}
+        self._next_ms: dict[int, int] = {}
+
+    def is_coming(self, partition: Partition, found: OffsetRange) -> bool:
+        """Whether a follower in sync may yet send the batch that a reader has met."""
+        key = partition.key
+        followers = _in_sync(partition, self._manager.broker_id)
+        noted = self._noted.get(key, set())
+        if found not in self._logs.damaged_batches.of(key) and found not in noted:
+            if not followers or len(noted) >= MAX_NOTED:
+                return False
+            self._noted.setdefault(key, noted).add(found)
+        now_ms = self._clock.monotonic_ms()
+        asked = self._asked_of(partition, found)
+        waited_ms = {f: now_ms - asked.first_ms.setdefault(f, now_ms) for f in followers}
+        return any(f not in asked.lacking and waited_ms[f] < WAIT_MS for f in followers)
+
+    def _asked_of(self, partition: Partition, found: OffsetRange) -> _Asked:
+        place = partition.key, found
+        asked = self._asked.get(place)
+        if asked is None or asked.leader_epoch != partition.leader_epoch:
+            asked = self._asked[place] = _Asked(partition.leader_epoch)
+        return asked
+
+    def wanted(
+        self, follower: int, position_of: Callable[[ReplicaKey], int]
+    ) -> Sequence[DivergedRange]:
+        """What this follower is to send, whose log agrees up to its `position_of` a partition."""
+        damaged = self._logs.damaged_batches
+        if not damaged.count and not self._noted:
+            self._asked.clear()
+            return ()
+        now_ms = self._clock.monotonic_ms()
+        if now_ms < self._next_ms.get(follower, now_ms):
+            return ()
+        for key in dict.fromkeys((*damaged.keys(), *self._noted)):
+            partition = self._manager.find(key)
+            if partition is None or partition.leading is None:
+                self._forget(key)
+                continue
+            if not partition.is_in_sync(follower):
+                continue
+            up_to = min(position_of(key), partition.high_watermark)
+            for found in self._ranges(key, partition.log.log_start_offset):
+                if found.next_offset <= up_to and self._ask(partition, found, follower, now_ms):
+                    self._next_ms[follower] = now_ms + PAUSE_MS
+                    return [DivergedRange(key, *found, wants_contents=True)]
+        return ()
+
+    def _forget(self, key: ReplicaKey) -> None:
+        """It does not lead here: what it cannot read it copies from its leader."""
+        self._noted.pop(key, None)
+        for place in [place for place in self._asked if place[0] == key]:
+            del self._asked[place]
+
+    def _ranges(self, key: ReplicaKey, log_start: int) -> Iterator[OffsetRange]:
+        yield from self._logs.damaged_batches.of(key)
+        for found in sorted(self._noted.get(key, ())):
+            if found.first_offset >= log_start:
+                yield found
+            else:
+                self._drop(key, found)
+
+    def _ask(self, partition: Partition, found: OffsetRange, follower: int, now_ms: int) -> bool:
+        """Whether it is time to."""
+        asked = self._asked_of(partition, found)
+        first_ms = asked.first_ms.setdefault(follower, now_ms)
+        is_urgent = follower not in asked.lacking and now_ms - first_ms < WAIT_MS
+        pause_ms = RETRY_MS if is_urgent else SLOW_RETRY_MS
+        last_ms = asked.last_ms.get(follower)
+        if last_ms is not None and now_ms - last_ms < pause_ms:
+            return False
+        asked.last_ms[follower] = now_ms
+        return True
+
+    def received(self, follower: int, report: ReportedDigest) -> bool:
+        """From a follower, of a range in which its log was found to agree with the one here.
+        Returns whether that answers a request."""
+        key, found = report.replica, OffsetRange(report.digest.start, report.digest.end)
+        asked = self._asked.get((key, found))
+        if asked is None or follower not in asked.last_ms:
+            return bool(report.contents)
+        partition = self._manager.find(key)
+        if partition is not None and partition.leader_epoch == asked.leader_epoch:
+            batches = report.contents
+            if not batches or self._restore(partition, found, follower, batches) is False:
+                asked.lacking.add(follower)
+        return True
+
+    def _restore(
+        self, partition: Partition, found: OffsetRange, follower: int, batches: Sequence[Batch]
+    ) -> bool | None:
+        """False: they are not the batches that were there. None: not now, and it may be asked for
+        them again."""
+        key = partition.key
+        log = self._logs.log_of(key)
+        if log is None or self._logs.is_out(key):
+            return None
+        if partition.leading is None or not partition.is_in_sync(follower):
+            return None
+        try:
+            is_restored = log.restore(batches)
+        except LogError as error:
+            self._manager.replica_failed(partition, error)
+            return None
+        if is_restored:
+            self._logs.damaged_batches.restored(key, found)
+            self._drop(key, found)
+            self._asked.pop((key, found), None)
+            self._tell(partition, found, follower)
+        return is_restored
+
+    def _drop(self, key: ReplicaKey, found: OffsetRange) -> None:
+        noted = self._noted.get(key, set())
+        noted.discard(found)
+        if not noted:
+            self._noted.pop(key, None)
+
+    def _tell(self, partition: Partition, found: OffsetRange, follower: int) -> None:
+        self._manager.state_changes.tell(
+            Kind.REPLICA_REPAIRED,
+            Stage.COMPLETED,
+            cause=Cause.CORRUPT,
+            name=partition.name,
+            topic_id=partition.topic_id,
+            broker=self._manager.broker_id,
+            broker_epoch=self._manager.broker_epoch,
+            leader_epoch=partition.leader_epoch,
+            revision=partition.revision,
+            details={
+                **found._asdict(),
+                "other_broker": follower,
+                "why": f"the leader has copied the offsets {found.first_offset} to "
+                f"{found.next_offset - 1}, which it could not read, from the follower "
+                f"{follower}, which is in sync",
+            },
+        )
+
+
+def _in_sync(partition: Partition, broker_id: int) -> list[int]:
+    state = partition.state
+    if state is None or state.leader == NO_LEADER:
+        return []
+    return [member for member in state.isr_ids if member != broker_id]

@@ -1,0 +1,56 @@
+"""Which replicas of this broker were damaged lately and have been repaired: a disk that has changed
+bytes once may do so again, and a repair leaves nothing else behind that `explain` sees. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelog.inspection.model import RepairedDamage
+from tidelog.model import TopicPartition
+from tidelog.state_changes.event import Cause, Kind, Stage, StateChange
+from tidelog_runtime.clock import Clock
+
+REPORTED_FOR_MS = 3_600_000
+# Of more replicas the oldest are left out.
+MAX_REPAIRED = 100
+
+
+class RecentDamage:
+    """A sink of a `StateChangeLog`, for as long as this process lives."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        # Wall clock, and why; bounded by the number of replicas.
+        self._found: dict[TopicPartition, tuple[int, str]] = {}
+        # With the monotonic time of the repair; the oldest first.
+        self._repaired: dict[TopicPartition, tuple[int, RepairedDamage]] = {}
+
+    def take(self, change: StateChange) -> None:
+        if change.stage is not Stage.COMPLETED or not change.topic:
+            return
+        name = TopicPartition(change.topic, change.partition)
+        if change.kind is Kind.REPLICA_DAMAGED:
+            self._found[name] = (change.time_ms, str(change.details.get("why", "")))
+            # A start that could open the log has cut it by then, and reports no repair.
+            if change.details.get("at_start") and change.cause is Cause.CORRUPT:
+                self._end(name, change.time_ms)
+        elif change.kind is Kind.REPLICA_REPAIRED:
+            self._end(name, change.time_ms)
+        elif change.kind in (Kind.DELETE, Kind.STOP):
+            self._found.pop(name, None)
+
+    def _end(self, name: TopicPartition, at_ms: int) -> None:
+        found = self._found.pop(name, None)
+        if found is None:
+            return
+        found_at_ms, reason = found
+        self._repaired.pop(name, None)
+        repaired = RepairedDamage(*name, found_at_ms, at_ms, reason)
+        self._repaired[name] = (self._clock.monotonic_ms(), repaired)
+        if len(self._repaired) > MAX_REPAIRED:
+            del self._repaired[next(iter(self._repaired))]
+
+    @property
+    def repaired(self) -> Sequence[RepairedDamage]:
+        since_ms = self._clock.monotonic_ms() - REPORTED_FOR_MS
+        return [damage for at_ms, damage in self._repaired.values() if at_ms > since_ms]

@@ -1,0 +1,122 @@
+"""Reads around the sectors that a disk cannot read ("Damaged batches" in ARCHITECTURE.md).
+
+What a bad sector held counts as damage of its batches, and of nothing else. Such a sector may stay
+unreadable whatever is written to it, so that the segment is copied to a new file before its damaged
+batches are made unreadable. In the copy FILLER takes the place of what cannot be read; no checksum
+holds over it.
+"""
+
+from __future__ import annotations
+
+import errno as errnos
+from pathlib import PurePath
+
+from tidelog_broker.log.disk import TEMPORARY_SUFFIX, Disk, DiskFile
+
+UNREADABLE = frozenset({errnos.EIO, errnos.EBADMSG})
+SECTOR_BYTES = 512
+FILLER = (b"this sector could not be read. " * 17)[:SECTOR_BYTES]
+# A sector that can be read after all costs no batch.
+READ_ATTEMPTS = 3
+# Where so much is unreadable and nothing was read before, the disk has failed and not a sector.
+MAX_UNREADABLE_BYTES = 64 << 10
+_COPY_BYTES = 1 << 20
+
+
+def is_unreadable(error: OSError) -> bool:
+    """Whether the disk says that it cannot read a stretch of a file."""
+    return error.errno in UNREADABLE
+
+
+class ReadAround:
+    """`read_at` of a file, with FILLER in place of each sector that cannot be read. `bad`: the
+    positions of these."""
+
+    def __init__(self, file: DiskFile) -> None:
+        self._file = file
+        self._has_read = False
+        self.bad: set[int] = set()
+
+    def read_at(self, size: int, position: int) -> bytes:
+        """Raises OSError where the disk reads nothing of the file."""
+        data = self._try(size, position)
+        if data is not None:
+            return data
+        end = position + size
+        parts = []
+        while position < end:
+            stop = min(end, position - position % SECTOR_BYTES + SECTOR_BYTES)
+            part = self._sector(stop - position, position)
+            parts.append(part)
+            if len(part) < stop - position:
+                break
+            position = stop
+        return b"".join(parts)
+
+    def again(self, sector: int, size: int) -> bytes | None:
+        """What a bad sector holds after all."""
+        data = self._try(size, sector)
+        if data is not None:
+            self.bad.discard(sector)
+        return data
+
+    def _sector(self, size: int, position: int) -> bytes:
+        start = position % SECTOR_BYTES
+        sector = position - start
+        if sector not in self.bad:
+            for _ in range(READ_ATTEMPTS):
+                data = self._try(size, position)
+                if data is not None:
+                    return data
+            self.bad.add(sector)
+            if not self._has_read and len(self.bad) * SECTOR_BYTES > MAX_UNREADABLE_BYTES:
+                return self._file.read_at(size, position)
+        return FILLER[start : start + size]
+
+    def _try(self, size: int, position: int) -> bytes | None:
+        try:
+            data = self._file.read_at(size, position)
+        except OSError as error:
+            if not is_unreadable(error):
+                raise
+            return None
+        self._has_read = True
+        return data
+
+
+def copy_readable(disk: Disk, path: PurePath, target: PurePath, size: int) -> bool:
+    """Copies the first `size` bytes of a file to a new one, and syncs that; what the file lacks is
+    FILLER there too. Returns whether all could be read. Blocks; raises OSError."""
+    disk.remove(target)
+    source = disk.open(path)
+    around = ReadAround(source)
+    copied = 0
+    try:
+        copy = disk.open(target, create=True)
+        try:
+            for position in range(0, size, _COPY_BYTES):
+                wanted = min(_COPY_BYTES, size - position)
+                data = around.read_at(wanted, position)
+                lacking = wanted - len(data)
+                copied += len(data)
+                filler = FILLER * -(-lacking // SECTOR_BYTES)
+                copy.write_at(position, [data, filler[:lacking]])
+            for sector in sorted(around.bad):
+                read = around.again(sector, min(SECTOR_BYTES, size - sector))
+                if read is not None:
+                    copy.write_at(sector, [read])
+            copy.sync()
+        finally:
+            copy.close()
+    finally:
+        source.close()
+    return copied == size and not around.bad
+
+
+def replace_file(disk: Disk, path: PurePath) -> bool:
+    """By a copy with the same name, on other sectors; its directory is still to be synced. Returns
+    whether all could be read. Blocks; raises OSError."""
+    temporary = PurePath(f"{path}{TEMPORARY_SUFFIX}")
+    is_sound = copy_readable(disk, path, temporary, disk.file_size(path))
+    disk.rename(temporary, path)
+    return is_sound

@@ -1,0 +1,214 @@
+"""Room on the disk that is kept for state files, so that a full disk can be freed.
+
+Retention notes where a log begins before it deletes segments; files of a deleted topic go only once
+a checkpoint without it is on the disk; a start writes `broker.json`. On a disk without room none of
+these could be written, and nothing would ever be freed. So `reserve/` holds a few files whose
+blocks are allocated. A state file that meets a full disk is written in the room of one of them, and
+they are made again as soon as they fit. Until then appends are rejected: they never use this room.
+
+Several files and not one: each also keeps an inode.
+"""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import PurePath
+from typing import TypeVar
+
+import structlog
+
+from tidelog.inspection.model import RESERVE_FILES
+from tidelog_broker.log.disk import Disk, DiskFile
+from tidelog_broker.log.file_id import FileId
+from tidelog_runtime.clock import Clock
+
+RESERVE = "reserve"
+RESERVE_FILE_BYTES = 256 << 10
+# Each attempt to make the files again may keep the event loop waiting for the file system.
+REFILL_INTERVAL_MS = 500
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+_log = structlog.get_logger()
+
+T = TypeVar("T")
+
+
+class DiskReserve:
+    """For several threads. `is_short`: a part of it is used, or there was never room for it."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: PurePath,
+        clock: Clock,
+        *,
+        files: int = RESERVE_FILES,
+        file_bytes: int = RESERVE_FILE_BYTES,
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._clock = clock
+        self._missing = {f"{number:02d}" for number in range(files)}
+        self._present: set[str] = set()
+        self._file_bytes = file_bytes
+        self._refill_ms = 0
+        self._in_use = 0
+        self._lock = threading.Lock()
+        self.is_short = False
+
+    def open(self) -> None:
+        """Takes what the process before this one left of it, and makes the rest as far as it fits.
+        Raises nothing: without a reserve a broker is as good as long as its disk has room."""
+        try:
+            # First those that are there, of which a crash or a copy may have left a part.
+            found = self._missing.intersection(self._disk.list_names(self._directory))
+            self._disk.make_directory(self._directory)
+            self._make(found)
+            self._refill()
+        except OSError as error:
+            self._not_made(error)
+
+    def use(self, write: Callable[[], T]) -> T:
+        """Calls it, again for each file that is given up as long as the disk is full."""
+        try:
+            return write()
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+        with self._lock:
+            self._in_use += 1
+        try:
+            return self._use(write)
+        finally:
+            with self._lock:
+                self._in_use -= 1
+            self.refill()
+
+    def _use(self, write: Callable[[], T]) -> T:
+        while True:
+            is_last = not self._give_up_one()
+            try:
+                return write()
+            except OSError as error:
+                if is_last or error.errno not in _FULL:
+                    raise
+
+    def _give_up_one(self) -> bool:
+        with self._lock:
+            if not self._present:
+                return False
+            name = min(self._present)
+            self._disk.remove(self._directory / name)
+            self._present.discard(name)
+            self._missing.add(name)
+            self._refill_ms = self._clock.monotonic_ms() + REFILL_INTERVAL_MS
+            if not self.is_short:
+                self.is_short = True
+                _log.warning(
+                    "disk_reserve_used",
+                    path=str(self._directory),
+                    why="the disk is full; appends are rejected, while retention and deleted "
+                    "topics still free space",
+                    fix="free space on that disk, shorten retention_ms or retention_bytes, or "
+                    "delete topics",
+                )
+            return True
+
+    def refill(self) -> None:
+        """Now and then, while it is short."""
+        with self._lock:
+            now_ms = self._clock.monotonic_ms()
+            if not self.is_short or self._in_use or now_ms < self._refill_ms:
+                return
+            self._refill_ms = now_ms + REFILL_INTERVAL_MS
+            try:
+                self._refill()
+            except OSError as error:
+                self._not_made(error)
+
+    def _refill(self) -> None:
+        self._make(self._missing)
+        if self.is_short:
+            self.is_short = False
+            _log.info("disk_reserve_restored", path=str(self._directory))
+
+    def _make(self, names: Iterable[str]) -> None:
+        for name in sorted(names):
+            self._disk.allocate(self._directory / name, self._file_bytes)
+            self._missing.discard(name)
+            self._present.add(name)
+
+    def _not_made(self, error: OSError) -> None:
+        """Only a full disk keeps appends waiting for it."""
+        was_short, self.is_short = self.is_short, error.errno in _FULL
+        if not was_short or not self.is_short:
+            _log.warning("disk_reserve_not_made", path=str(self._directory), why=str(error))
+
+
+class ReservedDisk:
+    """A `Disk` whose state files may use the reserve, and whose appends may not."""
+
+    def __init__(self, disk: Disk, reserve: DiskReserve) -> None:
+        self._disk = disk
+        self._reserve = reserve
+
+    def open(self, path: PurePath, *, create: bool = False) -> DiskFile:
+        if not create:
+            return self._disk.open(path)
+        # It takes an inode, which a log that retention rolls needs, too.
+        return self._reserve.use(lambda: self._disk.open(path, create=True))
+
+    def file_size(self, path: PurePath) -> int:
+        return self._disk.file_size(path)
+
+    def read_file(self, path: PurePath) -> bytes:
+        return self._disk.read_file(path)
+
+    def write_atomically(self, path: PurePath, data: bytes, *, sync: bool) -> None:
+        self._reserve.use(lambda: self._disk.write_atomically(path, data, sync=sync))
+
+    def write_with_id(
+        self, path: PurePath, render: Callable[[FileId], bytes], *, sync: bool
+    ) -> None:
+        self._reserve.use(lambda: self._disk.write_with_id(path, render, sync=sync))
+
+    def file_id(self, path: PurePath) -> FileId:
+        return self._disk.file_id(path)
+
+    def list_names(self, directory: PurePath) -> list[str]:
+        return self._disk.list_names(directory)
+
+    def make_directory(self, directory: PurePath) -> None:
+        self._disk.make_directory(directory)
+
+    def sync_directory(self, directory: PurePath) -> None:
+        self._disk.sync_directory(directory)
+
+    def remove(self, path: PurePath) -> None:
+        self._disk.remove(path)
+
+    def rename(self, source: PurePath, target: PurePath) -> None:
+        # The directory may grow by a block.
+        self._reserve.use(lambda: self._disk.rename(source, target))
+
+    def remove_tree(self, directory: PurePath) -> None:
+        self._disk.remove_tree(directory)
+
+    def allocate(self, path: PurePath, size: int) -> None:
+        self._disk.allocate(path, size)
+
+    def check_append_room(self) -> None:
+        if self._reserve.is_short:
+            self._reserve.refill()
+            if self._reserve.is_short:
+                raise OSError(errno.ENOSPC, "the room that is left is kept for state files")
+
+
+def with_reserve(disk: Disk, data_dir: PurePath, clock: Clock) -> ReservedDisk:
+    """Makes the directory of the data, too; the reserve as far as there is room for it."""
+    reserve = DiskReserve(disk, data_dir / RESERVE, clock)
+    reserve.open()
+    return ReservedDisk(disk, reserve)

@@ -1,0 +1,85 @@
+"""Which segments belong to a log that is opened, and where it begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import PurePath
+from typing import NamedTuple
+
+from tidelog.log_format import SEGMENT_SUFFIX
+from tidelog_broker.log.bad_sectors import is_unreadable
+from tidelog_broker.log.checked_file import DamagedFileError, read_checked
+from tidelog_broker.log.disk import TEMPORARY_SUFFIX, Disk
+from tidelog_broker.log.errors import UndecidedDamageError
+from tidelog_broker.log.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_path
+from tidelog_broker.log.unsynced import Unsynced
+
+LOG_START_NAME = "log-start-offset"
+LOG_START_KIND = "log-start-offset"
+# By which earlier releases knew a log that a clean stop had left. Who goes back to one is not to
+# believe it of what has changed since.
+FORMER_MARKER_NAME = "clean-shutdown"
+
+BeforeLoss = Callable[[], None]
+"""Called before what was sound is cut: a crash right after the cut would leave a log that
+looks whole."""
+
+
+class LogStart(NamedTuple):
+    log_start_offset: int
+    bases: list[int]
+    gap: str | None
+
+
+def settle_start(
+    disk: Disk, directory: PurePath, before_loss: BeforeLoss, unsynced: Unsynced
+) -> LogStart:
+    """The segments that belong to the log; removes all other files that a stop left.
+
+    The first begins at the log's start. Where an older one is there too, a deletion was
+    interrupted; where none begins there, a reset was, or segments are missing: then none
+    is kept, because whoever holds offset n is taken to hold all below. In an only copy what is
+    missing is unreadable, as elsewhere in the log: an empty segment stands for it."""
+    names = disk.list_names(directory)
+    for name in names:
+        if name.endswith(TEMPORARY_SUFFIX) or name == FORMER_MARKER_NAME:
+            disk.remove(directory / name)
+    bases = sorted(int(n.removesuffix(SEGMENT_SUFFIX)) for n in names if n.endswith(SEGMENT_SUFFIX))
+    start = _read_log_start(disk, directory) if LOG_START_NAME in names else 0
+    if start is None:
+        return LogStart(bases[0] if bases else 0, bases, None)
+    kept = [base for base in bases if base >= start]
+    gap = None
+    if kept[:1] != [start]:
+        if kept:
+            gap = f"the log begins at offset {start}, its first segment at {kept[0]}"
+            if unsynced in (Unsynced.LOST, Unsynced.KEPT):
+                raise UndecidedDamageError(segment_path(directory, start), 0, gap)
+            if unsynced in (Unsynced.LOST_SEALED, Unsynced.KEPT_SEALED):
+                disk.open(segment_path(directory, start), create=True).close()
+                return LogStart(start, [start, *kept], None)
+            before_loss()
+        kept = []
+    for base in bases:
+        if base not in kept:
+            remove_segment(disk, segment_path(directory, base))
+    return LogStart(start, kept, gap)
+
+
+def _read_log_start(disk: Disk, directory: PurePath) -> int | None:
+    """None: damaged. It differs from the first segment's only while a deletion or a reset
+    is under way, so that the first segment tells the same."""
+    try:
+        return int(read_checked(disk, directory / LOG_START_NAME, LOG_START_KIND))
+    except DamagedFileError:
+        return None
+    except OSError as error:
+        if is_unreadable(error):
+            return None
+        raise
+
+
+def remove_segment(disk: Disk, path: PurePath) -> None:
+    disk.remove(path)
+    disk.remove(path.with_suffix(INDEX_SUFFIX))
+    disk.remove(path.with_suffix(TIME_INDEX_SUFFIX))

@@ -1,0 +1,135 @@
+"""How the damage of a log is found and repaired while it is in use ("Damaged batches" in
+ARCHITECTURE.md)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import PurePath
+
+from tidelog.model import Batch
+from tidelog_broker.log.clean_shutdown import CleanLog
+from tidelog_broker.log.damage_seal import Evidence
+from tidelog_broker.log.disk import Disk
+from tidelog_broker.log.errors import LogFailedError
+from tidelog_broker.log.flush import FlushProgress
+from tidelog_broker.log.leader_epochs import LeaderEpochs
+from tidelog_broker.log.live_seal import LiveSeal
+from tidelog_broker.log.producer_history import ProducerHistory
+from tidelog_broker.log.restoration import is_what_was_there
+from tidelog_broker.log.scrub_stretch import ScrubTarget
+from tidelog_broker.log.segment import Segment
+from tidelog_broker.log.segments import Segments
+from tidelog_broker.partition.range_digest import LogDigests
+
+
+class RepairableLog(ABC):
+    """What `Log` has for that; the fields are those of `Log`."""
+
+    directory: PurePath
+    digests: LogDigests
+    producers: ProducerHistory
+    _disk: Disk
+    _segments: Segments
+    _epochs: LeaderEpochs
+    _progress: FlushProgress
+    _left: CleanLog | None
+
+    @property
+    @abstractmethod
+    def log_start_offset(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def log_end_offset(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def flushed_offset(self) -> int: ...
+
+    @abstractmethod
+    def read(self, offset: int, *, max_bytes: int, up_to: int) -> list[Batch]: ...
+
+    @abstractmethod
+    def _check_usable(self) -> None: ...
+
+    @abstractmethod
+    def _fail(self, error: OSError, path: PurePath, action: str) -> LogFailedError: ...
+
+    @abstractmethod
+    def _roll(self) -> Segment: ...
+
+    def scrub_target(self, offset: int, known: ScrubTarget | None) -> ScrubTarget | None:
+        """Where the check of the disk continues, at the batch that holds the offset or at the log's
+        start; None: nothing is left. `known`: the last one, moved on. Raises as `frames_from`."""
+        offset = max(offset, self.log_start_offset)
+        if offset >= self.flushed_offset:
+            return None
+        return self._segments.scrub_target(offset, known)
+
+    def has_segment(self, path: PurePath) -> bool:
+        return self._segments.at(path) is not None
+
+    def next_segment(self, offset: int) -> int | None:
+        """Where the segment behind the one begins that holds the offset; None: it is the last."""
+        return self._segments.base_after(offset)
+
+    def frames_from(self, offset: int) -> ScrubTarget | None:
+        """The batch that holds the offset, synced or not, and the segment that it lies in; None:
+        the log does not hold it. Raises `LogError` and `OSError`."""
+        if not self.log_start_offset <= offset < self.log_end_offset:
+            return None
+        return self._segments.scrub_target(offset, None)
+
+    def digest_ranges(self, range_offsets: int) -> None:
+        """Keeps digests of ranges of so many offsets from now on; 0: of none."""
+        self.digests = LogDigests(range_offsets, self.log_end_offset)
+
+    def begin_seal(self, path: PurePath, evidence: Evidence, copies: bool) -> LiveSeal | None:
+        """Makes damaged batches of this segment unreadable. None: it is gone. `copies`: the disk
+        cannot read all of it, and another file takes its place. Raises `OSError`."""
+        segment = self._segments.at(path)
+        if segment is None:
+            return None
+        if copies:
+            self._check_usable()
+            self._disk.open(path, create=True).close()  # it may be missing
+            if segment is self._segments.active:
+                self._left = None
+                self._roll()
+        epochs = LeaderEpochs(self._epochs.entries)
+        return LiveSeal(
+            self._disk, path, segment.base_offset, segment.summary, epochs, evidence, copies
+        )
+
+    def finish_seal(self, check: LiveSeal) -> None:
+        """After `check.run()`, while the log was read and appended to. Raises `LogError` or
+        `OSError` where the segment cannot be sealed."""
+        if check.error is not None:
+            check.discard()
+            raise check.error
+        self._left = None
+        self._segments.sealed_in(check)
+        if check.copy is not None:
+            self._progress.name_changed()
+        for damaged in check.damaged:
+            self.digests.forget(damaged.first_offset, damaged.next_offset)
+
+    def restore(self, batches: Sequence[Batch]) -> bool:
+        """Writes batches from another replica over the unreadable one that has their offsets. On
+        the disk on return. False: they are not those that were there. Raises `LogError`."""
+        self._check_usable()
+        first = batches[0].header.base_offset
+        if not self.log_start_offset <= first < self.log_end_offset:
+            return False
+        present = self.read(first, max_bytes=1, up_to=self.log_end_offset)
+        if not is_what_was_there(present[0], batches, self._epochs):
+            return False
+        self._left = None
+        try:
+            self._segments.restore(batches)
+        except OSError as error:
+            raise self._fail(error, self.directory, "restore a batch in") from error
+        self.digests.forget(first, batches[-1].header.next_offset)
+        self.producers.restored(batches)
+        return True

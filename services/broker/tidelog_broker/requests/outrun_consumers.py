@@ -1,0 +1,62 @@
+"""Consumers that ask for records that retention has deleted already: one that does so again and
+again reads more slowly than the log's start moves. Bounded; no I/O."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tidelog.errors import ErrorCode
+from tidelog.inspection.model import RejectedRequests
+from tidelog.model import TopicPartition
+
+# Retention deletes every retention_check_interval_ms, which is half a minute.
+WINDOW_MS = 300_000
+# Of more partitions the one that was noted the longest ago is forgotten.
+MAX_PARTITIONS = 200
+# Of one partition within the window; more are counted as so many.
+MAX_COUNTED = 100
+
+
+@dataclass(slots=True)
+class _Outrun:
+    times: deque[int]
+    offset: int
+    message: str
+
+
+class OutrunConsumers:
+    def __init__(self) -> None:
+        self._kept: OrderedDict[TopicPartition, _Outrun] = OrderedDict()
+
+    def note(self, name: TopicPartition, offset: int, message: str, now_ms: int) -> None:
+        """A fetch at this offset was answered with this error, because the log starts later. One
+        that is repeated as it is counts once: its client does not go on."""
+        found = self._kept.get(name)
+        if found is not None and found.offset == offset:
+            return
+        if found is None:
+            found = self._kept[name] = _Outrun(deque(maxlen=MAX_COUNTED), offset, message)
+            if len(self._kept) > MAX_PARTITIONS:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(name)
+        found.times.append(now_ms)
+        found.offset, found.message = offset, message
+
+    def recent(self, now_ms: int) -> Iterator[RejectedRequests]:
+        """Of each topic the partition in which it happened most often within WINDOW_MS, by topic:
+        readers that begin anew are set back once in many partitions."""
+        worst: dict[str, RejectedRequests] = {}
+        for name, found in sorted(self._kept.items()):
+            count = sum(at_ms > now_ms - WINDOW_MS for at_ms in found.times)
+            known = worst.get(name.topic)
+            if count and (known is None or count > known.count):
+                worst[name.topic] = RejectedRequests(
+                    name.topic,
+                    ErrorCode.OFFSET_OUT_OF_RANGE.name,
+                    count,
+                    now_ms - found.times[-1],
+                    found.message,
+                )
+        yield from worst.values()
