@@ -51,6 +51,8 @@ from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.measured_store import MeasuredStore
 from tidelog_runtime.metadata.schema import ControllerEntry
 from tidelog_runtime.metadata.store import StoreError
+from tidelog_runtime.pressure.idle_connections import closing_idle_connections
+from tidelog_runtime.started_threads import started_executor
 from tidelog_runtime.telemetry.explained import Explained
 from tidelog_runtime.telemetry.external_inspect import ExternalInspectServicer
 from tidelog_runtime.telemetry.inspect_service import InspectServicer
@@ -68,6 +70,7 @@ from tidelog_runtime.telemetry.state_change_publisher import publishing, registe
 EXIT_FAULT = 1
 # How long requests that are being answered may take after SIGTERM.
 SERVER_GRACE_SECONDS = 1.0
+BLOCKING_THREADS = 8
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -84,6 +87,7 @@ async def _serve(config: ControllerConfig) -> int:
     log = structlog.get_logger()
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
+    loop.set_default_executor(started_executor(BLOCKING_THREADS, "blocking"))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
 
@@ -92,8 +96,9 @@ async def _serve(config: ControllerConfig) -> int:
     external = new_server(callers) if config.external_listen is not None else None
     try:
         port = listen(server, config.listen, "--listen")
+        ports = [port]
         if external is not None and config.external_listen is not None:
-            listen(external, config.external_listen, "--external-listen")
+            ports.append(listen(external, config.external_listen, "--external-listen"))
     except CannotListenError as error:
         log.error("cannot_listen", listen=error.address, problem=error.problem, remedy=error.remedy)
         return EXIT_FAULT
@@ -111,7 +116,11 @@ async def _serve(config: ControllerConfig) -> int:
             await each.start()
         log.info("controller_started", address=address, cluster=config.cluster)
         find_brokers = partial(registered_brokers, parts.store, Keys(config.cluster))
-        async with collecting_garbage(), publishing(parts.state_changes, find_brokers, config):
+        async with (
+            collecting_garbage(),
+            publishing(parts.state_changes, find_brokers, config),
+            closing_idle_connections(callers, ports, SystemClock()),
+        ):
             return await _run_until(stopping, parts.service, log)
     except MetricsUnavailableError as error:
         log.error("cannot_listen", listen=config.metrics_listen, problem=str(error))

@@ -44,7 +44,7 @@ class ControllerConfig(RegisteredConfig):
 
     leader_balance: bool = Field(
         default=True,
-        description="whether leaders go back to the preferred replicas by themselves",
+        description="whether leadership returns to preferred replicas by itself",
     )
     leader_imbalance_percent: int = Field(
         default=10,

@@ -61,6 +61,7 @@ from tidelog_controller.state.events import (
     LeadersUnreachable,
     Loaded,
     OutcomeUnknown,
+    PlacesFound,
     PlanMade,
     ReplicasDescribed,
     StoreChanged,
@@ -159,6 +160,8 @@ class Controller:
         self._loaded = False
         self._early: list[AdminRequest] = []  # came before everything was read
         self._deposed = False
+        # Partitions are yet to be judged, for which the step before had no room.
+        self._judges_on = False
         self._now_ms = 0
         self._wall_ms = 0
         self._out: list[Command] = []
@@ -187,6 +190,8 @@ class Controller:
 
     def wake_at_ms(self) -> int | None:
         """When a `Tick` is due unless another event comes first; None: never."""
+        if self._judges_on:
+            return self._now_ms
         times = [
             self._desk.wake_at_ms(),
             self._dispatch.wake_at_ms(),
@@ -212,6 +217,12 @@ class Controller:
             self._wall_ms,
         )
         return describe(reign, request, now_ms)
+
+    @property
+    def judges_on(self) -> bool:
+        """Whether a `Tick` is due at once: an event may touch more partitions than one step judges,
+        so that no request, however large, makes a step long."""
+        return self._judges_on
 
     @property
     def is_loaded(self) -> bool:
@@ -248,7 +259,7 @@ class Controller:
                 self._leaders_unreachable(report)
             case DiskReported(report):
                 self._disk_reported(report)
-            case PlanMade():
+            case PlanMade() | PlacesFound():
                 self._begin(self._desk.planned(event, self._now_ms, self._wall_ms))
             case Tick():
                 pass
@@ -412,17 +423,20 @@ class Controller:
     # Deciding.
 
     def _judge(self) -> None:
-        while self._transactions.room_for_batch:
-            batch = self._dirty.next_batch(self._now_ms)
-            if batch is None:
-                return
+        """One batch; the next with the next step."""
+        self._judges_on = False
+        if not self._transactions.room_for_batch:
+            return
+        batch, is_last = self._dirty.next_batch(self._now_ms)
+        if batch is not None:
             batch = self._telling.originated(batch, self._transactions.next_id, self._wall_ms)
             departures = self._to_record(batch.room)
             self._out.append(self._transactions.begin(batch._replace(departures=departures)))
+        self._judges_on = not is_last and self._transactions.room_for_batch
 
     def _record_departures(self) -> None:
         """Those that no batch has taken along; none waits for them."""
-        if self._transactions.has_batches:
+        if self._transactions.has_batches or self._judges_on:
             return
         departures = self._to_record(MAX_TRANSACTION_CHANGES)
         if departures:

@@ -67,6 +67,7 @@ def describe(reign: Reign, request: StateRequest, now_ms: int) -> ControllerStat
         operations=tuple(_operations(context)),
         rejected_starts=context.directories.described_rejections(),
         pressures=context.directories.described_pressures(),
+        in_maintenance=tuple(sorted(context.maintenance)),
     )
 
 

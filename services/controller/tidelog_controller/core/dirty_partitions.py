@@ -19,9 +19,9 @@ from tidelog_controller.state.transactions import Transactions
 from tidelog_controller.state.unreachable_leaders import UnreachableLeaders
 from tidelog_runtime.metadata.store import MAX_TRANSACTION_CHANGES
 
-# New partitions of many topics, which go into batches of their own, may be dirty at
-# once; so many are passed over in search of more for the present batch.
-MAX_PASSED_OVER = 1_000
+# So many are judged for one batch, whether they need a write or not, or go into another one, as
+# new partitions of many topics do: a few milliseconds.
+MAX_JUDGED_PER_BATCH = 2 * MAX_TRANSACTION_CHANGES
 
 
 class DirtyPartitions:
@@ -70,18 +70,24 @@ class DirtyPartitions:
     def wake_at_ms(self, now_ms: int) -> int | None:
         return self._pace.wake_at_ms(now_ms)
 
-    def next_batch(self, now_ms: int) -> PartitionBatch | None:
-        """Judges as many as one transaction takes; None: there is nothing to write now.
+    def next_batch(self, now_ms: int) -> tuple[PartitionBatch | None, bool]:
+        """Judges as many as one transaction takes; None: there is nothing to write of those that
+        were judged. And whether there are no others.
 
         One batch holds partitions that conflicted before, or others, but not both: one
         conflict does not hold up the rest. New partitions share one topic."""
         writes: list[PartitionWrite] = []
         settled: list[TopicPartition] = []
         kind: tuple[bool, str | None] | None = None
-        size = passed_over = 0
+        size = judged = 0
+        is_last = True
         for partition, contended in self._dirty.items():
             if self._transactions.writes(partition):
                 continue
+            if size == MAX_TRANSACTION_CHANGES or judged == MAX_JUDGED_PER_BATCH:
+                is_last = False
+                break
+            judged += 1
             write = self._next_write(partition)
             if write is None:
                 settled.append(partition)
@@ -94,6 +100,7 @@ class DirtyPartitions:
             this_kind = (contended, partition.topic if write.old is None else None)
             kind = kind or this_kind
             if size + write.changes > MAX_TRANSACTION_CHANGES:
+                is_last = False
                 break
             if kind == this_kind:
                 size += write.changes
@@ -101,17 +108,15 @@ class DirtyPartitions:
                 self._pace.settled(partition)
                 writes.append(write)
             else:
-                passed_over += 1
-            if size == MAX_TRANSACTION_CHANGES or passed_over == MAX_PASSED_OVER:
-                break
+                is_last = False
         for partition in settled:
             del self._dirty[partition]
         if kind is None:
-            return None
+            return None, is_last
         guard = None
         if kind[1] is not None:
             guard = TopicGuard(kind[1], self._context.topics[kind[1]].create_revision)
-        return PartitionBatch(tuple(writes), guard)
+        return PartitionBatch(tuple(writes), guard), is_last
 
     def _next_write(self, partition: TopicPartition) -> PartitionWrite | None:
         held = self._context.partition(partition)

@@ -1,4 +1,4 @@
-"""ControllerService: what brokers tell the active controller."""
+"""ControllerService: what brokers tell the active controller, and gateways every one."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from typing import Any, Protocol
 
 import grpc.aio
 
+from tidelog.caller_limits import LimitedClient
 from tidelog.errors import TidelogError
+from tidelog.inspection.gateways import MAX_LIMITED_CLIENTS, GatewayAnnouncement
 from tidelog.model import TopicPartition
+from tidelog.rpc.inspect_codec import from_wire
 from tidelog.rpc.wire import error_to_wire
 from tidelog.v1 import controller_pb2 as pb
 from tidelog.v1.controller_pb2_grpc import ControllerServiceServicer
@@ -23,6 +26,8 @@ class Reports(Protocol):
     def report(self, report: UnreachableLeadersReport) -> TidelogError | None: ...
 
     def report_disk(self, report: DiskReport) -> TidelogError | None: ...
+
+    def announce_gateway(self, announcement: GatewayAnnouncement) -> TidelogError | None: ...
 
 
 class ControllerServicer(ControllerServiceServicer):
@@ -50,6 +55,27 @@ class ControllerServicer(ControllerServiceServicer):
             DiskReport(request.broker_id, request.broker_epoch, request.is_rejecting, tuple(led))
         )
         return pb.ReportDiskResponse(error=error_to_wire(error) if error else None)
+
+    async def AnnounceGateway(  # noqa: N802 - the generated name
+        self,
+        request: pb.AnnounceGatewayRequest,
+        context: Context,  # noqa: ARG002
+    ) -> pb.AnnounceGatewayResponse:
+        error = self._reports.announce_gateway(
+            GatewayAnnouncement(
+                request.address,
+                request.host,
+                request.pid,
+                request.started_at_ms,
+                request.version,
+                request.is_stopping,
+                tuple(
+                    from_wire(client, LimitedClient)
+                    for client in request.limited_clients[:MAX_LIMITED_CLIENTS]
+                ),
+            )
+        )
+        return pb.AnnounceGatewayResponse(error=error_to_wire(error) if error else None)
 
 
 def _unreachable_leader(wire: pb.UnreachableLeader) -> UnreachableLeader:

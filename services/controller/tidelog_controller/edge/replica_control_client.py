@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from typing import TypeAlias
 
 import grpc
 import grpc.aio
@@ -23,10 +25,12 @@ from tidelog_runtime.replica_control import (
 from tidelog_runtime.replica_control_codec import (
     describe_replicas_result_from_wire,
     describe_replicas_to_wire,
-    leader_and_isr_to_wire,
+    leader_and_isr_to_bytes,
     result_from_wire,
     stop_replica_to_wire,
 )
+
+LeaderAndIsrCall: TypeAlias = "grpc.aio.UnaryUnaryMultiCallable[bytes, pb.LeaderAndIsrResponse]"
 
 
 class GrpcReplicaControl:
@@ -37,13 +41,18 @@ class GrpcReplicaControl:
     def __init__(self, address: str, command_timeout_ms: int, rng: random.Random) -> None:
         self._channel = open_channel(address)
         self._stub = ReplicaControlServiceStub(self._channel)
+        # As the stub's, but for requests that are serialized already.
+        self._leader_and_isr: LeaderAndIsrCall = self._channel.unary_unary(
+            "/tidelog.v1.ReplicaControlService/LeaderAndIsr",
+            response_deserializer=pb.LeaderAndIsrResponse.FromString,
+        )
         self._timeout_seconds = command_timeout_ms / 1000
         self._rng = rng
 
     async def leader_and_isr(self, command: LeaderAndIsrCommand) -> CommandResult:
         try:
-            answer = await self._stub.LeaderAndIsr(
-                await leader_and_isr_to_wire(command),
+            answer = await self._leader_and_isr(
+                await leader_and_isr_to_bytes(command),
                 timeout=self._timeout_seconds,
                 metadata=of_trace(shared_trace_id(command), self._rng),
             )
@@ -71,7 +80,13 @@ class GrpcReplicaControl:
             raise _unreachable(error) from error
         return await describe_replicas_result_from_wire(answer)
 
-    async def watch(self, controller_id: int, controller_epoch: int, broker_epoch: int) -> None:
+    async def watch(
+        self,
+        controller_id: int,
+        controller_epoch: int,
+        broker_epoch: int,
+        established: Callable[[], None],
+    ) -> None:
         request = pb.WatchRequest(
             controller_id=controller_id,
             controller_epoch=controller_epoch,
@@ -79,7 +94,7 @@ class GrpcReplicaControl:
         )
         try:
             async for _ in self._stub.Watch(request):
-                pass
+                established()
         except grpc.aio.AioRpcError:
             # However it ended, it ended: what follows from it is for the dial to say.
             return

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from tidelog.inspection.gateways import GATEWAY_STATES, AnnouncedGateway, state_of
 from tidelog.inspection.model import BrokerBacklog
 from tidelog_controller.metrics.cluster_figures import ClusterFigures, tell_cluster
 from tidelog_controller.state.context import Context
@@ -38,6 +40,8 @@ class Controller(Protocol):
     def reign(self) -> Reign | None:
         """None: it stands by."""
 
+    def described_gateways(self) -> Sequence[AnnouncedGateway]: ...
+
 
 class ControllerCollector:
     def __init__(self, controller: Controller) -> None:
@@ -46,6 +50,9 @@ class ControllerCollector:
     async def collect(self, sheet: Sheet) -> None:
         reign = self._controller.reign
         sheet.tell(catalogue.ACTIVE, reign is not None)
+        states = Counter(map(state_of, self._controller.described_gateways()))
+        for state in GATEWAY_STATES:
+            sheet.tell(catalogue.GATEWAYS, states[state], state)
         queues = reign.queues() if reign is not None else {}
         for queue in catalogue.CONTROLLER_QUEUES:
             sheet.tell(QUEUE_DEPTH, queues.get(queue, 0), queue)

@@ -18,7 +18,7 @@ are not, none holds two more than another that could. What balance is left then:
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -59,6 +59,13 @@ def place(
     if len(set(layout.sizes)) > 1:
         return place_unevenly(partition, replication_factor, layout.order, start % count)
     return _place_evenly(partition, replication_factor, layout, start)
+
+
+def place_each(
+    partitions: Iterable[int], replication_factor: int, brokers: Sequence[RackedBroker], start: int
+) -> tuple[tuple[int, ...], ...]:
+    """The replicas of each partition, as `place` finds them."""
+    return tuple(place(p, replication_factor, brokers, start) for p in partitions)
 
 
 class _Layout(NamedTuple):

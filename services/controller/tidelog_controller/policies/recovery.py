@@ -9,7 +9,7 @@ at that revision.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from tidelog.model import NO_EPOCH, NO_LEADER
 from tidelog_controller.policies.electability import (
@@ -67,17 +67,18 @@ def unclean_leader(
     if not asked or any(broker_id not in logs for broker_id in asked):
         return None
     described = {b: log for b in asked if (log := logs[b]) is not None}
+    damaged = _damaged(state)
     if _among(state, live, rules, consent) is _Among.LIVE:
-        return _best(described, described)
+        return _best(described, described, damaged)
     members = last_known(state)
     if any(broker_id not in described for broker_id in members):
         # The one whose log cannot be read may hold the most: somebody has to consent.
         return None
-    best = _best(members, described)
+    best = _best(members, described, damaged)
     if best is None:
         return None
     outside = [b for b in described if b not in members and _extends(described[b], described[best])]
-    return _best([best, *outside], described)
+    return _best([best, *outside], described, damaged)
 
 
 def records_given_up(
@@ -89,7 +90,7 @@ def records_given_up(
     elected = logs.get(leader)
     if elected is None or any(logs.get(b) is None for b in last_known(state)):
         return -1
-    damaged = {m.broker_id for m in (*state.isr, *state.eligible) if m.broker_epoch == NOT_WHOLE}
+    damaged = _damaged(state)
     given_up = 0
     for broker_id, log in logs.items():
         if log is None or (broker_id == leader and broker_id not in damaged):
@@ -99,6 +100,11 @@ def records_given_up(
             return -1
         given_up = max(given_up, held.log_end_offset - _shared_end(held, elected))
     return given_up
+
+
+def _damaged(state: LeaderAndIsr) -> set[int]:
+    """Last-known members that have resigned, since they lost data."""
+    return {m.broker_id for m in (*state.isr, *state.eligible) if m.broker_epoch == NOT_WHOLE}
 
 
 def _before_cut(log: ReplicaSummary) -> ReplicaSummary | None:
@@ -152,11 +158,17 @@ def _among(
     return _Among.LAST_KNOWN
 
 
-def _best(broker_ids: Iterable[int], logs: Mapping[int, ReplicaSummary]) -> int | None:
-    """The longest log in the newest epoch; of equals the first."""
-    return max(
-        broker_ids, key=lambda b: (_last_epoch(logs[b]), logs[b].log_end_offset), default=None
-    )
+def _best(
+    broker_ids: Iterable[int], logs: Mapping[int, ReplicaSummary], damaged: Collection[int]
+) -> int | None:
+    """The longest log in the newest epoch; of equals one that was not found damaged, which may have
+    what that one cannot read; else the first."""
+
+    def value(broker_id: int) -> tuple[int, int, bool]:
+        log = logs[broker_id]
+        return _last_epoch(log), log.log_end_offset, broker_id not in damaged
+
+    return max(broker_ids, key=value, default=None)
 
 
 def _last_epoch(log: ReplicaSummary) -> int:

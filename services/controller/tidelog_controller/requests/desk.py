@@ -22,6 +22,7 @@ from tidelog_controller.requests.operation_admin import OperationAdmin
 from tidelog_controller.requests.operation_looks import OperationLooks
 from tidelog_controller.requests.operation_views import Now, list_operations
 from tidelog_controller.requests.partition_admin import PartitionAdmin
+from tidelog_controller.requests.placing import Placing
 from tidelog_controller.requests.recovery_admin import RecoveryAdmin
 from tidelog_controller.requests.recovery_looks import RecoveryLooks
 from tidelog_controller.requests.throttle_admin import ThrottleAdmin
@@ -52,6 +53,7 @@ from tidelog_controller.state.events import (
     AdminRequest,
     CreateTopic,
     DeleteTopic,
+    PlacesFound,
     PlanMade,
     RecoverPartitions,
 )
@@ -87,6 +89,7 @@ class AdminDesk:
     ) -> None:
         self.topics = TopicAdmin(context, transactions, controls, rng, internal_topics)
         self._partitions = PartitionAdmin(context, transactions, controls)
+        self._placing = Placing(context)
         self._configs = TopicConfigAdmin(context, transactions, controls)
         self._recoveries = RecoveryAdmin(context, transactions)
         self._leaders = LeaderAdmin(context, transactions, leader_balancing)
@@ -103,6 +106,8 @@ class AdminDesk:
             timeout_ms = getattr(request, "timeout_ms", 0)
             if timeout_ms:
                 check_timeout(timeout_ms)
+            if isinstance(request, CreateTopic | AddPartitions) and self._placing.take(request):
+                return []
         except TidelogError as error:
             return [Reply(request.request_id, AdminReply(error))]
         match request:
@@ -144,7 +149,20 @@ class AdminDesk:
             case question:
                 return [Reply(question.request_id, self._described(question, Now(now_ms, wall_ms)))]
 
-    def planned(self, event: PlanMade, now_ms: int, wall_ms: int) -> list[Command]:
+    def _placed(self, event: PlacesFound, now_ms: int) -> list[Command]:
+        """A request goes on whose places were found."""
+        request = self._placing.found(event)
+        if request is None:
+            return []
+        if event.error is not None:
+            return [Reply(request.request_id, AdminReply(event.error))]
+        if isinstance(request, CreateTopic):
+            return self.topics.create(request, now_ms, event.places)
+        return self._partitions.resize(request, now_ms, event.places)
+
+    def planned(self, event: PlanMade | PlacesFound, now_ms: int, wall_ms: int) -> list[Command]:
+        if isinstance(event, PlacesFound):
+            return self._placed(event, now_ms)
         return self._operations.planned(event, Now(now_ms, wall_ms))
 
     def _described(self, question: _Question, now: Now) -> AdminReply:
@@ -167,6 +185,7 @@ class AdminDesk:
     def advance(self, now_ms: int, wall_ms: int) -> list[Command]:
         """What the waiting requests and the standing intents now need."""
         return [
+            *self._placing.due(),
             *self.topics.advance(now_ms),
             *self._partitions.advance(now_ms),
             *self._configs.advance(now_ms),

@@ -219,7 +219,7 @@ class LeaderAdmin:
             if why is None and not dry_run:
                 moving.wanted[name] = leader
             else:
-                error = TidelogError(ErrorCode.NOT_ELIGIBLE_LEADER, why) if why else None
+                error = self._refusal(leader.leader, why) if why else None
                 moving.results.append(LeaderResult(name, before[name], leader.leader, error))
         self._supersede({name: wish.leader for name, wish in moving.wanted.items()})
         self._moving[request_id] = moving
@@ -276,6 +276,13 @@ class LeaderAdmin:
             f"{f'{why}; ask again' if why else _IN_TURN}",
         )
         return LeaderResult(name, before, wanted.leader, late)
+
+    def _refusal(self, broker_id: int, why: str) -> TidelogError:
+        try:
+            check_known_broker(self._context, broker_id)
+        except TidelogError as unknown:
+            return unknown
+        return TidelogError(ErrorCode.NOT_ELIGIBLE_LEADER, why)
 
     def _hindrance(self, name: TopicPartition, wanted: WantedLeader) -> str | None:
         state = self._context.state_to_stay(name)

@@ -18,6 +18,7 @@ from tidelog_controller.policies.balancing import (
     plan_removal,
     plan_replication_factor,
 )
+from tidelog_controller.policies.replica_limit import check_count
 from tidelog_controller.requests.taking_back import (
     factors_taken_back,
     marked_as,
@@ -86,6 +87,8 @@ def plan_operation(context: Context, wanted: OperationWanted) -> Planned:
             "them by hand first",
         )
     _check_not_busy(context, made)
+    for share in planned.summary.brokers:
+        check_count(share.broker_id, share.replicas_before, share.replicas_after)
     return planned._replace(summary=planned.summary._replace(digest=digest_of(made)))
 
 

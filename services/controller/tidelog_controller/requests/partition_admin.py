@@ -17,11 +17,14 @@ from tidelog.request_bounds import MAX_ASSIGNED_PARTITIONS
 from tidelog_controller.control.broker_control import BrokerControl
 from tidelog_controller.policies.assignment import check_assignment
 from tidelog_controller.policies.internal_topics import check_may_resize
-from tidelog_controller.policies.placement import place, start_of
+from tidelog_controller.policies.placement import place_each, start_of
+from tidelog_controller.policies.replica_limit import check_added, may_exceed
 from tidelog_controller.policies.topics import beginning_beyond, check_partitions
 from tidelog_controller.requests.topic_checks import (
     check_factor,
     check_revision,
+    has_unplaced,
+    is_growing,
     known_topic,
     outcome_unknown,
     pending_brokers,
@@ -49,6 +52,7 @@ class _Resizing:
     request: AddPartitions | RemovePartitions
     topic_id: str
     deadline_ms: int
+    places: Assignment = ()
     change: TopicChange | None = None
     before: int = 0
     done: int | None = None
@@ -67,18 +71,21 @@ class PartitionAdmin:
         self._requests: dict[int, _Resizing] = {}
         self._to_rise: dict[str, None] = {}  # topics
 
-    def resize(self, request: AddPartitions | RemovePartitions, now_ms: int) -> list[Command]:
-        """Refuses what cannot be, or begins; `advance` does the rest."""
+    def resize(
+        self, request: AddPartitions | RemovePartitions, now_ms: int, places: Assignment = ()
+    ) -> list[Command]:
+        """Refuses what cannot be, or begins; `advance` does the rest. `places`: where
+        partitions would be placed, if that was found before."""
         try:
             topic = known_topic(self._context, request.topic, request.topic_id)
-            change = self._change(request, topic)
+            change = self._change(request, topic, places)
         except TidelogError as error:
             return [Reply(request.request_id, AdminReply(error))]
         if request.dry_run:
-            plan = self._plan(request, topic, change)
+            plan = self._plan(request, topic, change, places)
             return [Reply(request.request_id, AdminReply(None, answer=plan))]
         self._requests[request.request_id] = _Resizing(
-            request, topic.entry.topic_id, now_ms + request_timeout_ms(request.timeout_ms)
+            request, topic.entry.topic_id, now_ms + request_timeout_ms(request.timeout_ms), places
         )
         return []
 
@@ -97,7 +104,7 @@ class PartitionAdmin:
     # The request.
 
     def _change(
-        self, request: AddPartitions | RemovePartitions, topic: Topic
+        self, request: AddPartitions | RemovePartitions, topic: Topic, places: Assignment
     ) -> TopicChange | None:
         """What is to be written; None: the topic has as many partitions as are asked for.
         Raises what the request is refused with."""
@@ -112,7 +119,7 @@ class PartitionAdmin:
         entry = replace(topic.entry, partitions=request.partitions)
         intent: PartitionsAddition | PartitionsRemoval
         if isinstance(request, AddPartitions):
-            self._check_addition(request, topic)
+            self._check_addition(request, topic, places)
             intent = PartitionsAddition(entry.topic_id, count, request.assignment, request.trace_id)
         else:
             if request.partitions > count:
@@ -127,7 +134,7 @@ class PartitionAdmin:
             request.topic, topic.revision, entry, intent, request.asker, request.trace_id
         )
 
-    def _check_addition(self, request: AddPartitions, topic: Topic) -> None:
+    def _check_addition(self, request: AddPartitions, topic: Topic, places: Assignment) -> None:
         count, factor = topic.entry.partitions, topic.entry.replication_factor
         if request.partitions < count:
             raise _too_few(request, count)
@@ -137,6 +144,9 @@ class PartitionAdmin:
             added = request.partitions - count
             numbers = range(count, count + added)
             check_by_hand(request.topic, request.assignment, numbers, factor, brokers)
+        numbers = range(count, request.partitions)
+        assignment = request.assignment or _of(numbers, places)
+        check_room(self._context, topic.entry.topic_id, factor, numbers, assignment)
 
     def _check_idle(self, topic: str) -> None:
         context = self._context
@@ -164,6 +174,7 @@ class PartitionAdmin:
         request: AddPartitions | RemovePartitions,
         topic: Topic,
         change: TopicChange | None,
+        places: Assignment,
     ) -> PartitionsAnswer:
         count = topic.entry.partitions
         if change is None:
@@ -174,7 +185,8 @@ class PartitionAdmin:
             removed = count - request.partitions
             return PartitionsAnswer(removed, topic.revision, brokers=tuple(brokers))
         numbers = range(count, request.partitions)
-        assignment = request.assignment or placed(
+        assignment = request.assignment or _of(numbers, places)
+        assignment = assignment or placed(
             self._context, topic.entry.topic_id, topic.entry.replication_factor, numbers
         )
         return PartitionsAnswer(len(numbers), topic.revision, assignment)
@@ -186,7 +198,7 @@ class PartitionAdmin:
         try:
             topic = known_topic(self._context, request.topic, waiting.topic_id)
             if waiting.done is None and not self._is_in_flight(waiting):
-                change = self._change(request, topic)
+                change = self._change(request, topic, waiting.places)
                 if change is not None and now_ms < waiting.deadline_ms:
                     waiting.change, waiting.before = change, topic.entry.partitions
                     return [self._transactions.begin(change)]
@@ -213,7 +225,7 @@ class PartitionAdmin:
 
     def _goes_on(self, request: AddPartitions | RemovePartitions) -> bool:
         if isinstance(request, AddPartitions):
-            return self._context.is_growing(request.topic)
+            return is_growing(self._context, request.topic)
         return request.topic in self._context.removals
 
     def _not_yet(
@@ -268,9 +280,11 @@ class PartitionAdmin:
             {context.keys.topic(topic), context.keys.topic_deletion(topic)}
         ):
             return None
-        stopped = filter(context.is_stopped, self._partitions_from(topic, removal.entry.first))
-        held = [context.partition(partition) for partition in stopped]
-        epochs = [p.state.leader_epoch for p in held if p is not None]
+        epochs = [
+            held.state.leader_epoch
+            for number, held in context.held_of(topic).items()
+            if number >= removal.entry.first and context.is_stopped(TopicPartition(topic, number))
+        ]
         entry = beginning_beyond(known.entry, epochs)
         return FirstEpochRise(topic, known.revision, entry) if entry != known.entry else None
 
@@ -303,7 +317,7 @@ class PartitionAdmin:
         if self._is_undecided(topic):
             return False
         # In this order: to look for partitions without replicas takes the longer.
-        return not (self._pending(topic) or self._context.unplaced(topic))
+        return not (self._pending(topic) or has_unplaced(self._context, topic))
 
     def _is_removed(self, topic: str, first: int) -> bool:
         return not self._is_undecided(topic) and not self._context.has_partition_from(topic, first)
@@ -315,12 +329,14 @@ class PartitionAdmin:
             return True
         return topic in context.unreadable_topics()
 
-    def _partitions_from(self, topic: str, first: int) -> list[TopicPartition]:
-        return [p for p in self._context.partitions_of(topic) if p.partition >= first]
-
     def _states_from(self, topic: str, first: int) -> list[LeaderAndIsr]:
-        held = [self._context.partition(p) for p in self._partitions_from(topic, first)]
-        return [partition.state for partition in held if partition is not None]
+        held = self._context.held_of(topic)
+        return [p.state for number, p in held.items() if number >= first]
+
+
+def _of(numbers: Sequence[int], places: Assignment) -> Assignment:
+    """Empty where the number of partitions has changed since they were found."""
+    return places if len(places) == len(numbers) else ()
 
 
 def check_by_hand(
@@ -353,8 +369,24 @@ def placed(
     context: Context, topic_id: str, replication_factor: int, partitions: Sequence[int]
 ) -> Assignment:
     """Where partitions would be placed now."""
-    brokers, start = context.racked(context.placement_brokers()), start_of(topic_id)
-    return tuple(place(p, replication_factor, brokers, start) for p in partitions)
+    brokers = context.racked(context.placement_brokers())
+    return place_each(partitions, replication_factor, brokers, start_of(topic_id))
+
+
+def check_room(
+    context: Context,
+    topic_id: str,
+    replication_factor: int,
+    partitions: Sequence[int],
+    assignment: Assignment,
+) -> None:
+    """For the replicas of partitions that are to come. Raises NOT_ENOUGH_BROKERS."""
+    most = max(map(context.replica_count, context.placement_brokers()), default=0)
+    if may_exceed(most, len(partitions)):
+        check_added(
+            context.replica_count,
+            assignment or placed(context, topic_id, replication_factor, partitions),
+        )
 
 
 def _check_confirmed(request: RemovePartitions) -> None:

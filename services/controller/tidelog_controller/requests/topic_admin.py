@@ -27,12 +27,14 @@ from tidelog_controller.policies.topics import (
     check_config,
     check_partitions,
 )
-from tidelog_controller.requests.partition_admin import check_by_hand, placed
+from tidelog_controller.requests.partition_admin import check_by_hand, check_room, placed
 from tidelog_controller.requests.topic_checks import (
     being_deleted,
     check_factor,
     check_revision,
     created_by,
+    has_unplaced,
+    is_growing,
     other_id,
     outcome_unknown,
     pending_brokers,
@@ -41,7 +43,7 @@ from tidelog_controller.requests.topic_checks import (
     unstarted_brokers,
 )
 from tidelog_controller.state.admin_answers import PartitionsAnswer
-from tidelog_controller.state.admin_requests import Asker
+from tidelog_controller.state.admin_requests import Asker, Assignment
 from tidelog_controller.state.commands import AdminReply, Command, Reply
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.events import CreateTopic, DeleteTopic
@@ -93,14 +95,15 @@ class TopicAdmin:
         self._creations: dict[int, _Creation] = {}
         self._deletions: dict[int, _Deletion] = {}
 
-    def create(self, request: CreateTopic, now_ms: int) -> list[Command]:
-        """Refuses what cannot be, or begins; `advance` does the rest."""
+    def create(self, request: CreateTopic, now_ms: int, places: Assignment = ()) -> list[Command]:
+        """Refuses what cannot be, or begins; `advance` does the rest. `places`: where
+        partitions would be placed, if that was found before."""
         try:
-            begun = self._check_creation(request)
+            begun = self._check_creation(request, places)
         except TidelogError as error:
             return [Reply(request.request_id, AdminReply(error))]
         if request.dry_run:
-            plan = self._plan(request, goes_on=begun is not None)
+            plan = self._plan(request, places, goes_on=begun is not None)
             return [Reply(request.request_id, AdminReply(None, answer=plan))]
         deadline_ms = now_ms + request_timeout_ms(request.timeout_ms)
         self._creations[request.request_id] = _Creation(
@@ -153,14 +156,14 @@ class TopicAdmin:
         if topic is None or topic.entry.topic_id != topic_id or name in self._context.deletions:
             return False
         # In this order: to look for partitions without replicas takes the longer.
-        return not (self._pending(name) or self._context.unplaced(name))
+        return not (self._pending(name) or has_unplaced(self._context, name))
 
     def wake_at_ms(self) -> int | None:
         deadlines = [creation.deadline_ms for creation in self._creations.values()]
         deadlines += [deletion.deadline_ms for deletion in self._deletions.values()]
         return min(deadlines, default=None)
 
-    def _check_creation(self, request: CreateTopic) -> TopicCreation | None:
+    def _check_creation(self, request: CreateTopic, places: Assignment) -> TopicCreation | None:
         """What it goes on with; None: with nothing that was begun."""
         check_topic_name(request.topic)
         check_may_create(request.topic)
@@ -186,6 +189,9 @@ class TopicAdmin:
         if request.assignment:
             check_by_hand(request.topic, request.assignment, range(partitions), factor, brokers)
         check_config(request.config, factor)
+        # By any id: it says where placement begins, and not how many replicas a broker gets.
+        by_hand = request.assignment or places
+        check_room(self._context, request.topic, factor, range(partitions), by_hand)
         return None
 
     def _begun(self, request: CreateTopic) -> TopicCreation | None:
@@ -222,7 +228,7 @@ class TopicAdmin:
             return None
         if addition is not None and addition.entry.first:
             return None  # It was complete, and grows.
-        if not self._context.unplaced(name):
+        if not has_unplaced(self._context, name):
             return None
         return TopicCreation(name, topic.entry, addition.entry.assignment if addition else ())
 
@@ -253,13 +259,15 @@ class TopicAdmin:
         )
         return TopicCreation(request.topic, entry, request.assignment, request.asker)
 
-    def _plan(self, request: CreateTopic, *, goes_on: bool) -> PartitionsAnswer:
+    def _plan(self, request: CreateTopic, places: Assignment, *, goes_on: bool) -> PartitionsAnswer:
         partitions, factor = _shape(request)
         if goes_on:
             return PartitionsAnswer(assignment=request.assignment)
         # The id that a topic is placed by is given when it is created.
-        assignment = request.assignment or placed(
-            self._context, new_id(self._rng), factor, range(partitions)
+        assignment = (
+            request.assignment
+            or places
+            or placed(self._context, new_id(self._rng), factor, range(partitions))
         )
         return PartitionsAnswer(partitions, assignment=assignment)
 
@@ -319,7 +327,7 @@ class TopicAdmin:
             )
             return AdminReply(error, entry.topic_id)
         pending = self._pending(name)
-        if timed_out or not (pending or self._context.is_growing(name)):
+        if timed_out or not (pending or is_growing(self._context, name)):
             unstarted = unstarted_brokers(self._context, self._controls, name)
             return AdminReply(None, entry.topic_id, unstarted)
         return None
@@ -362,7 +370,7 @@ class TopicAdmin:
         if self._context.keys.topic(name) in self._context.malformed:
             return []
         if topic is not None and (
-            self._context.partitions_of(name) or self._transactions.writes_topic(name)
+            self._context.held_of(name) or self._transactions.writes_topic(name)
         ):
             return []
         removal = TopicRemoval(

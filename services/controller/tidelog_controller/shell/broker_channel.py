@@ -8,6 +8,8 @@ import socket
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from tidelog.inspection.broker_links import BrokerConnection
+from tidelog.inspection.model import NOT_KNOWN
 from tidelog_controller.state.commands import (
     SendDescribeReplicas,
     SendLeaderAndIsr,
@@ -104,6 +106,15 @@ class BrokerChannel:
         self._clock = clock
         self._emit = emit
         self._watching: asyncio.Task[None] | None = None
+        # None: there is a connection, and the broker has answered over it.
+        self._broken_since_ms: int | None = clock.monotonic_ms()
+        self._dial = ""
+
+    def described(self) -> BrokerConnection:
+        broken_ms, dial = NOT_KNOWN, ""
+        if self._broken_since_ms is not None:
+            broken_ms, dial = self._clock.monotonic_ms() - self._broken_since_ms, self._dial
+        return BrokerConnection(self.broker_id, self.broker_epoch, broken_ms, dial)
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         self._watching = tasks.create_task(self._watch())
@@ -142,13 +153,22 @@ class BrokerChannel:
         while True:
             began_ms = self._clock.monotonic_ms()
             await self._control.watch(
-                self._identity.controller_id, self._identity.controller_epoch, self.broker_epoch
+                self._identity.controller_id,
+                self._identity.controller_epoch,
+                self.broker_epoch,
+                self._established,
             )
             ended_ms = self._clock.monotonic_ms()
+            if self._broken_since_ms is None:
+                self._broken_since_ms = ended_ms
             dial = await self._dialer.dial(self._address)
+            self._dial = dial.value
             detection_ms = self._clock.monotonic_ms() - ended_ms
             await self._emit(ConnectionEnded(self.broker_id, self.broker_epoch, dial, detection_ms))
             if ended_ms - began_ms >= STABLE_AFTER_MS:
                 pause_seconds = FIRST_PAUSE_SECONDS
             await asyncio.sleep(pause_seconds)
             pause_seconds = min(2 * pause_seconds, MAX_PAUSE_SECONDS)
+
+    def _established(self) -> None:
+        self._broken_since_ms = None

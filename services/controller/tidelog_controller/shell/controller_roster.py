@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from typing import NamedTuple
 
 from tidelog.inspection.model import MissingController, RegisteredController
 from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_runtime.metadata.keys import ControllerProcessKey, Keys
-from tidelog_runtime.metadata.known_controllers import KnownController, decode_known_controller
+from tidelog_runtime.metadata.known_controllers import PastControllers
 from tidelog_runtime.metadata.schema import ControllerProcess, decode_controller_process
 from tidelog_runtime.metadata.store import Changed, KeyValue, Snapshot
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
@@ -28,8 +27,8 @@ class ControllerRoster:
         self._keys = keys
         self._state_changes = state_changes
         self._known: dict[int, _Known] = {}
-        # Also of those that run.
-        self._past: dict[int, KnownController] = {}
+        # Also those that run.
+        self._past = PastControllers(keys.known_controllers)
         self._loaded = False
 
     @property
@@ -42,11 +41,7 @@ class ControllerRoster:
 
     def missing(self, now_ms: int) -> tuple[MissingController, ...]:
         """Those that have run lately and are not registered, ordered by id."""
-        return tuple(
-            MissingController(controller_id, past.address, past.seen_at_ms, past.stopped_at_ms)
-            for controller_id, past in sorted(self._past.items())
-            if controller_id not in self._known and past.is_missed(now_ms)
-        )
+        return self._past.missing(self._known, now_ms)
 
     def process(self, controller_id: int) -> ControllerProcess | None:
         known = self._known.get(controller_id)
@@ -67,12 +62,12 @@ class ControllerRoster:
             self._take(controller_id, found[controller_id])
         self._past.clear()
         for key, item in snapshot.items.items():
-            self._take_past(key, item)
+            self._past.take(key, item)
         self._loaded = True
 
     def apply(self, changes: Iterable[Changed]) -> None:
         for key, value, revision in changes:
-            self._take_past(key, value)
+            self._past.take(key, value)
             controller_id = self._id_in(key)
             if controller_id < 0:
                 continue
@@ -80,16 +75,6 @@ class ControllerRoster:
                 self._take(controller_id, value)
             elif controller_id in self._known:
                 self._gone(controller_id, revision)
-
-    def _take_past(self, key: str, item: KeyValue | None) -> None:
-        """Of another key, or what no controller has written, nothing."""
-        number = key.removeprefix(self._keys.known_controllers)
-        if number == key or not number.isdecimal():
-            return
-        self._past.pop(int(number), None)
-        if item is not None:
-            with suppress(ValueError, TypeError):
-                self._past[int(number)] = decode_known_controller(item.value)
 
     def _id_in(self, key: str) -> int:
         """-1: none; it is another key, or somebody wrote it by hand."""

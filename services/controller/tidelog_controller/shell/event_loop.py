@@ -7,7 +7,7 @@ import asyncio
 import dataclasses
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from structlog.typing import FilteringBoundLogger
 
@@ -26,6 +26,7 @@ from tidelog_controller.state.commands import (
     AdminReply,
     CloseChannel,
     Command,
+    FindPlaces,
     Log,
     MakePlan,
     OpenChannel,
@@ -48,13 +49,13 @@ from tidelog_controller.state.events import (
     LeadersUnreachable,
     Loaded,
     OutcomeUnknown,
+    PlacesFound,
     PlanMade,
     StoreChanged,
     Tick,
     Transacted,
 )
 from tidelog_controller.state.operations import DEFAULT_MAX_MOVES_PER_BROKER
-from tidelog_controller.state.plans import Planned
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.disk_reports import DiskReport
 from tidelog_runtime.leader_reports import UnreachableLeadersReport
@@ -69,13 +70,20 @@ from tidelog_runtime.metadata.store import (
 )
 from tidelog_runtime.replica_control import ReplicaControl
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
+from tidelog_runtime.turns import give_turns
 
 # Whoever enqueues waits while the queue is full; the owner only takes from it.
 MAX_QUEUED_EVENTS = 10_000
 
+# While events wait, the loop gets so many turns after each: a heartbeat or a health check takes
+# several to be answered, and would otherwise wait for an event in each of them.
+TURNS_BETWEEN_EVENTS = 4
+
 # No key was ever written at this revision: a guard on it always fails.
 _NEVER = -1
 
+
+_Made = TypeVar("_Made")
 
 # Runs a blocking function off the loop; the simulator runs it in place.
 RunBlocking = Callable[[Callable[[], None]], Awaitable[None]]
@@ -200,7 +208,9 @@ class EventLoop:
 
     def describe(self, request: StateRequest) -> ControllerState:
         """Between two events: what it reads does not change while it reads."""
-        return self._controller.describe(request, self._environment.clock.monotonic_ms())
+        state = self._controller.describe(request, self._environment.clock.monotonic_ms())
+        links = (self._channels[broker_id].described() for broker_id in sorted(self._channels))
+        return dataclasses.replace(state, connections=tuple(links))
 
     def not_found(self, request: StateRequest) -> TidelogError | None:
         """Why nothing can be told of what is asked for; None also before the cluster is read."""
@@ -243,6 +253,7 @@ class EventLoop:
 
     async def _next_event(self) -> Event:
         if not self._queue.empty():
+            await give_turns(TURNS_BETWEEN_EVENTS)
             return self._queue.get_nowait()
         wake_at_ms = self._controller.wake_at_ms()
         if wake_at_ms is None:
@@ -256,7 +267,7 @@ class EventLoop:
 
     def _carry_out(self, command: Command, tasks: asyncio.TaskGroup) -> None:
         match command:
-            case Transact() | ReadKeys() | MakePlan():
+            case Transact() | ReadKeys() | MakePlan() | FindPlaces():
                 tasks.create_task(self._answer(command))
             case SendLeaderAndIsr() | SendStopReplica() | SendDescribeReplicas():
                 tasks.create_task(self._channels[command.broker_id].send(command))
@@ -319,7 +330,7 @@ class EventLoop:
         self._channels[command.broker_id] = channel
         channel.start(tasks)
 
-    async def _answer(self, command: Transact | ReadKeys | MakePlan) -> None:
+    async def _answer(self, command: Transact | ReadKeys | MakePlan | FindPlaces) -> None:
         match command:
             case Transact():
                 await self._transact(command)
@@ -327,6 +338,9 @@ class EventLoop:
                 await self._read(command)
             case MakePlan():
                 await self._make_plan(command)
+            case FindPlaces(request_id, find):
+                places, error = await self._off_loop(find)
+                await self._queue.put(PlacesFound(request_id, places or (), error))
 
     async def _transact(self, command: Transact) -> None:
         try:
@@ -348,24 +362,28 @@ class EventLoop:
         await self._queue.put(KeysRead(command.id, result.revision, result.current))
 
     async def _make_plan(self, command: MakePlan) -> None:
-        made: list[Planned | TidelogError] = []
+        planned, error = await self._off_loop(command.make)
+        await self._queue.put(PlanMade(command.id, planned, error))
 
-        def make() -> None:
+    async def _off_loop(
+        self, make: Callable[[], _Made]
+    ) -> tuple[_Made | None, TidelogError | None]:
+        """What was made, or why it could not be."""
+        made: list[_Made] = []
+        errors: list[TidelogError] = []
+
+        def work() -> None:
             try:
-                made.append(command.make())
+                made.append(make())
             except TidelogError as error:
-                made.append(error)
+                errors.append(error)
             except Exception as error:
                 # Whoever asks again would end one reign after the other.
                 self._log.exception("plan_failed")
-                made.append(_unplannable(error))
+                errors.append(_unplannable(error))
 
-        await self._environment.run_blocking(make)
-        (outcome,) = made
-        if isinstance(outcome, TidelogError):
-            await self._queue.put(PlanMade(command.id, None, outcome))
-        else:
-            await self._queue.put(PlanMade(command.id, outcome, None))
+        await self._environment.run_blocking(work)
+        return (None, errors[0]) if errors else (made[0], None)
 
     async def _watch_store(self) -> None:
         store = self._environment.store

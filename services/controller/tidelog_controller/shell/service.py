@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.inspection.gateways import AnnouncedGateway, GatewayAnnouncement
 from tidelog.inspection.model import (
     ControllerState,
     ServiceState,
@@ -18,6 +19,7 @@ from tidelog_controller.shell.controller_election import ControllerElection, Lea
 from tidelog_controller.shell.controller_registration import ControllerRegistration
 from tidelog_controller.shell.controller_roster import ControllerRoster
 from tidelog_controller.shell.event_loop import Environment, EventLoop
+from tidelog_controller.shell.gateway_roster import GatewayRoster
 from tidelog_controller.shell.known_services import ServicesOfReign
 from tidelog_controller.shell.lease_end import end_lease
 from tidelog_controller.state.commands import AdminReply
@@ -31,6 +33,7 @@ from tidelog_runtime.metadata.store import (
     StoreRolledBackError,
     StoreUnavailableError,
 )
+from tidelog_runtime.telemetry.recent_elections import LeaseEndCounts
 
 STORE_RETRY_SECONDS = 0.5
 # After a fault of its own a controller leaves the others time to take over.
@@ -48,6 +51,9 @@ class ControllerService:
         self._entry = entry
         self._started_at_ms = environment.clock.wall_ms()
         self._roster = ControllerRoster(environment.keys, environment.state_changes)
+        self._gateways = GatewayRoster(environment.clock)
+        self._lease_ends = LeaseEndCounts(environment.clock)
+        environment.state_changes.add_sink(self._lease_ends.take)
         self._election = ControllerElection(
             environment.store, environment.keys, entry, lease_ttl_seconds, self._roster
         )
@@ -122,6 +128,13 @@ class ControllerService:
         """Why it was rejected; None: it was accepted."""
         return self._not_controller() if self._reign is None else self._reign.report_disk(report)
 
+    def announce_gateway(self, announcement: GatewayAnnouncement) -> TidelogError | None:
+        """Why it was rejected; None: it was accepted, by an active controller or a standby."""
+        return self._gateways.announce(announcement)
+
+    def described_gateways(self) -> tuple[AnnouncedGateway, ...]:
+        return self._gateways.described()
+
     async def describe(self, request: StateRequest) -> ServiceState:
         clock, state_changes = self._environment.clock, self._state_changes
         return ServiceState(
@@ -152,6 +165,8 @@ class ControllerService:
             active_address=active.address if active else "",
             controllers=self._roster.controllers,
             missing_controllers=self._roster.missing(self._environment.clock.wall_ms()),
+            gateways=self.described_gateways(),
+            lease_ends=self._lease_ends.recent,
         )
 
     async def _rule(self, leadership: Leadership) -> None:

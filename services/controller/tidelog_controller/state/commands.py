@@ -20,6 +20,7 @@ from tidelog.state_changes.event import (
     Stage,
 )
 from tidelog_controller.state.admin_answers import Answer
+from tidelog_controller.state.admin_requests import Assignment
 from tidelog_controller.state.plans import Planned
 from tidelog_runtime.metadata.store import Transaction
 from tidelog_runtime.replica_control import (
@@ -88,6 +89,14 @@ class MakePlan(NamedTuple):
 
     id: int
     make: Callable[[], Planned]
+
+
+class FindPlaces(NamedTuple):
+    """Ends in `PlacesFound`. `find` takes its time and reads nothing that changes. `id`: of the
+    request."""
+
+    id: int
+    find: Callable[[], Assignment]
 
 
 class AdminReply(NamedTuple):
@@ -178,6 +187,7 @@ Command = (
     | SendStopReplica
     | SendDescribeReplicas
     | MakePlan
+    | FindPlaces
     | Reply
     | Log
     | Tell

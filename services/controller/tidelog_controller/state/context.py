@@ -136,6 +136,10 @@ class Context:
     def partitions_of(self, topic: str) -> list[TopicPartition]:
         return [TopicPartition(topic, p) for p in sorted(self._partitions.get(topic, ()))]
 
+    def held_of(self, topic: str) -> Mapping[int, Partition]:
+        """By number, those that changed last at the end."""
+        return self._partitions.get(topic, {})
+
     def has_partition_from(self, topic: str, first: int) -> bool:
         """Whether one of this number or a greater one has a key. Those that changed last are
         looked at first: of those that are removed one is found soon."""
@@ -150,6 +154,9 @@ class Context:
         for partition in self._by_broker.get(broker_id, ()):
             yield partition, self._partitions[partition.topic][partition.partition]
 
+    def replica_count(self, broker_id: int) -> int:
+        return len(self._by_broker.get(broker_id, ()))
+
     def unplaced(self, topic: str) -> list[TopicPartition]:
         """Partitions of a topic that have no replicas yet."""
         entry = self.topics[topic].entry
@@ -159,11 +166,6 @@ class Context:
             for p in range(entry.partitions)
             if p not in placed or placed[p].state.topic_id != entry.topic_id
         ]
-
-    def is_growing(self, topic: str) -> bool:
-        """Whether partitions of a topic have yet to get replicas, or what is wanted of them is
-        still kept: while it is, another change of their number is refused."""
-        return topic in self.additions or bool(self.unplaced(topic))
 
     def unreadable_topics(self) -> set[str]:
         """Of these not all is known that the store holds: which partitions there are, where

@@ -174,6 +174,14 @@ class PlanMade(NamedTuple):
     error: TidelogError | None
 
 
+class PlacesFound(NamedTuple):
+    """Answer to `FindPlaces`: the replicas of each partition, or why there are none."""
+
+    id: int
+    places: Assignment
+    error: TidelogError | None
+
+
 class Tick(NamedTuple):
     """Time has reached what `Controller.wake_at_ms` said."""
 
@@ -212,6 +220,7 @@ Event = (
     | LeadersUnreachable
     | DiskReported
     | PlanMade
+    | PlacesFound
     | AdminRequest
     | Tick
 )
