@@ -6,6 +6,8 @@ if __name__ == "__main__":
     from tidelog_runtime import quick_start  # must come before the other imports
 
 import asyncio
+import functools
+import gc
 import random
 import signal
 import socket
@@ -21,14 +23,17 @@ from fastapi import FastAPI
 from tidelog.client.admin import Admin
 from tidelog.client.event_streams import EventStreams
 from tidelog.client.service_states import ServiceStates
+from tidelog_admin_api.announcing import Announcer, own_announcement
 from tidelog_admin_api.app import create_app
 from tidelog_admin_api.config import AdminApiConfig
+from tidelog_admin_api.controller_client import GrpcControllers
 from tidelog_admin_api.dependencies import Dependencies, Gateway
 from tidelog_admin_api.explaining import ClusterExplainer
 from tidelog_admin_api.http_connection import HttpConnection
 from tidelog_admin_api.record_clients import RecordClients
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.config import load
+from tidelog_runtime.started_threads import started_executor
 from tidelog_runtime.telemetry.logging import configure_logging
 from tidelog_runtime.telemetry.metrics.gateway_catalogue import GATEWAY_METRICS
 from tidelog_runtime.telemetry.metrics.http_server import MetricsUnavailableError, serve
@@ -40,6 +45,10 @@ LISTEN_BACKLOG = 1_024
 KEEP_ALIVE_SECONDS = 30
 # Without an acknowledgement of what was sent.
 PEER_TIMEOUT_MS = 60_000
+BLOCKING_THREADS = 8
+# Each request leaves cycles behind, unlike those of other services: what is collected at once is
+# freed in one pause, of about a microsecond an object.
+GC_THRESHOLDS = (5_000, 50, 100)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -84,12 +93,24 @@ async def _serve(config: AdminApiConfig) -> int:
             ),
             config,
         )
-        metrics_server = None
+        metrics_server, controllers = None, GrpcControllers()
         try:
             if config.metrics_address is not None:
                 metrics_server = serve(config, GATEWAY_METRICS, app.state.metrics.collect)
             log.info("admin_api_started", address=address, url=f"http://{address}/")
-            await _run(app, listening)
+            announcement = own_announcement(config.advertised_address or address, clock.wall_ms())
+            gateway: Gateway = app.state.gateway
+            announcer = Announcer(
+                announcement,
+                config.controllers,
+                admin.describe_cluster,
+                controllers,
+                clock,
+                gateway.usage.limited_clients,
+            )
+            gc.set_threshold(*GC_THRESHOLDS)
+            async with announcer.running():
+                await _run(app, listening)
         except MetricsUnavailableError as error:
             log.error("cannot_listen", listen=config.metrics_listen, problem=str(error))
             return EXIT_FAULT
@@ -97,6 +118,7 @@ async def _serve(config: AdminApiConfig) -> int:
             if metrics_server is not None:
                 metrics_server.stop()
             listening.close()
+            await controllers.close()
     log.info("admin_api_stopped")
     return 0
 
@@ -122,10 +144,12 @@ class _Server(uvicorn.Server):
 
 
 async def _run(app: FastAPI, listening: socket.socket) -> None:
+    gateway: Gateway = app.state.gateway
+    connection = functools.partial(HttpConnection, bounds=gateway.config, usage=gateway.usage)
     server = _Server(
         uvicorn.Config(
             app,
-            http=HttpConnection,
+            http=connection,  # type: ignore[arg-type]  # called as the class would be
             ws="none",
             log_config=None,
             access_log=False,
@@ -135,8 +159,7 @@ async def _run(app: FastAPI, listening: socket.socket) -> None:
         )
     )
     loop = asyncio.get_running_loop()
-
-    gateway: Gateway = app.state.gateway
+    loop.set_default_executor(started_executor(BLOCKING_THREADS, "blocking"))
 
     def stop() -> None:
         # A stream lasts as long as its reader likes: the server would wait for it.

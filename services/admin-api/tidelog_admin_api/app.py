@@ -28,6 +28,7 @@ from tidelog_admin_api.resources import (
     cluster,
     events,
     explain,
+    gateways,
     leaders,
     operations,
     partitions,
@@ -46,6 +47,7 @@ ROUTERS = (
     health.router,
     metrics.router,
     cluster.router,
+    gateways.router,
     # Before /v1/brokers/{broker_id}, which would take it for an id.
     scrub.router,
     brokers.router,

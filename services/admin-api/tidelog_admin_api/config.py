@@ -80,6 +80,13 @@ class AdminApiConfig(ServiceConfig):
         description="the same for the requests of one client address, streams among them; raise it "
         "where a proxy stands before the gateway",
     )
+    max_connections_per_client: int = Field(
+        default=256,
+        ge=1,
+        le=MAX_CONNECTIONS,
+        description="further connections of one client address are refused while it has so many "
+        f"of the {MAX_CONNECTIONS}; raise it where a proxy stands before the gateway",
+    )
     max_concurrent_streams: int = Field(
         default=64,
         ge=1,
@@ -96,6 +103,13 @@ class AdminApiConfig(ServiceConfig):
                 f"max_concurrent_streams is {streams} and max_concurrent_requests {requests}, "
                 "which counts streams, too; raise max_concurrent_requests or lower "
                 "max_concurrent_streams"
+            )
+        requests, connections = self.max_requests_per_client, self.max_connections_per_client
+        if requests > connections:
+            raise ValueError(
+                f"max_requests_per_client is {requests} and max_connections_per_client "
+                f"{connections}, and each request takes a connection; raise "
+                "max_connections_per_client or lower max_requests_per_client"
             )
         return self
 

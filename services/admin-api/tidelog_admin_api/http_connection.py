@@ -1,24 +1,34 @@
 """A connection of HTTP, which nobody keeps without asking or reading.
 
 The server bounds what lies between two requests; this bounds what lies before the first line of
-one and the end of its head, how slowly an answer may be read, and how many connections there are.
+one and the end of its head, how slowly an answer may be read, how many connections there are, and
+how long the event loop is kept by what comes in at once. Where an answer begins before the body of
+its request has come in, it is the last of its connection: nobody reads on to find the next request.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from http import HTTPStatus
+from typing import Any
 
 import h11
+from starlette.types import Message, Receive, Scope, Send
+from uvicorn import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
 
 from tidelog_admin_api.config import MAX_CONNECTIONS
+from tidelog_admin_api.limits import Bounds, Usage, body_too_large
+from tidelog_admin_api.lingering import LingeringTransport
 from tidelog_admin_api.meanings import Meaning
 from tidelog_admin_api.problems import (
     ProblemError,
     malformed,
     response,
+    too_many_connections,
     unavailable,
 )
 
@@ -27,17 +37,63 @@ HEAD_TIMEOUT_MS = 10_000
 # Whoever reads an answer takes at least so much of what is held back in each such time.
 READER_TIMEOUT_MS = 30_000
 LEAST_READ_BYTES = 16 << 10
+# What comes in is parsed in pieces of this size, for so long until others have their turn, of which
+# a request needs several. Of the smallest chunks a piece holds some hundreds.
+PIECE_BYTES = 2 << 10
+PARSING_MS = 1
+# What the chunks of a body may take beside its bytes: this, and a quarter of the largest body.
+FRAMING_BYTES = 64 << 10
+# Each layer that answers a request looks through its headers.
+MAX_HEADERS = 128
 
 _CLOSE = (b"connection", b"close")
 
 
 class HttpConnection(H11Protocol):
+    """`bounds`, `usage`: of the gateway."""
+
     _head_timer: asyncio.TimerHandle | None = None
     _reader_timer: asyncio.TimerHandle | None = None
+    transport: LingeringTransport
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        bounds: Bounds,
+        usage: Usage,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._bounds = bounds
+        self._usage = usage
+        self._answering = self.app
+        self.app = self._answer
+        # What has come in and is not parsed yet, and the turn in which it goes on.
+        self._rest = bytearray()
+        self._turn: asyncio.Handle | None = None
+        # Of the body that is coming in, with its framing.
+        self._wire_bytes = 0
+
+    @property
+    def _address(self) -> str:
+        return self.client[0] if self.client else ""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        lingering = LingeringTransport(
+            transport, self.loop, self._has_unread, self._reading_resumed
+        )
+        super().connection_made(lingering)
+        connections, most = self._usage.connections, self._bounds.max_connections_per_client
+        connections[self._address] += 1
+        if connections[self._address] > most:
+            self._usage.rejected(self._address, "max_connections_per_client", most)
+            self._refuse(too_many_connections(self._address, most))
+            return
         if len(self.connections) > MAX_CONNECTIONS:
+            self._usage.rejected(self._address, "connections", MAX_CONNECTIONS)
             self._refuse(
                 unavailable(
                     "TOO_MANY_CONNECTIONS",
@@ -50,16 +106,88 @@ class HttpConnection(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         _cancel(self._head_timer)
         _cancel(self._reader_timer)
+        if self._turn is not None:
+            self._turn.cancel()
+        self._rest.clear()
+        self.transport.lost()
+        connections = self._usage.connections
+        connections[self._address] -= 1
+        if not connections[self._address]:
+            del connections[self._address]
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
+        if self.transport.is_closing():
+            return
+        self._rest += data
+        if self._turn is None and not self.flow.read_paused:
+            self._parse()
+        if self._rest:
+            self.transport.pause_reading()
+
+    def _parse(self) -> None:
+        """As much of what has come in as PARSING_MS allow, and a piece in any case."""
+        self._turn = None
+        until = time.monotonic() + PARSING_MS / 1000
+        while not self.flow.read_paused:
+            self._parse_piece()
+            if self.transport.is_closing():
+                self._rest.clear()
+                return
+            if not self._rest or time.monotonic() >= until:
+                break
+        if not self.flow.read_paused:
+            self._reading_resumed()
+
+    def _parse_piece(self) -> None:
+        piece = bytes(self._rest[:PIECE_BYTES])
+        del self._rest[:PIECE_BYTES]
+        before = self.cycle
+        super().data_received(piece)
         is_asked = self.cycle is not None and not self.cycle.response_complete
         if not is_asked:
             self._watch_head()
         elif self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
+        self._wire_bytes = self._wire_bytes + len(piece) if self.cycle is before else 0
+        if self.cycle is not None and self.cycle.more_body:
+            self._check_framing()
+
+    def _reading_resumed(self) -> None:
+        """More may come in once what is here is parsed."""
+        if not self._rest:
+            self.transport.inner.resume_reading()
+        elif self._turn is None:
+            self._turn = self.loop.call_soon(self._parse)
+
+    def _check_framing(self) -> None:
+        """The limits of a request count the bytes of a body without what its chunks take."""
+        largest = self._bounds.max_body_bytes
+        if self._wire_bytes > largest + largest // 4 + FRAMING_BYTES:
+            self._refuse(body_too_large(self._bounds, "with the framing of its chunks "))
+            # Who reads it, or is about to answer, ends as if the client had gone.
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+
+    def _has_unread(self) -> bool:
+        return bool(self._rest) or (self.cycle is not None and self.cycle.more_body)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        cycle = self.cycle
+
+        async def begin(message: Message) -> None:
+            if message["type"] == "http.response.start" and cycle.more_body:
+                headers = [each for each in message["headers"] if each[0].lower() != _CLOSE[0]]
+                message = {**message, "headers": [*headers, _CLOSE]}
+            await send(message)
+
+        count = len(scope["headers"])
+        if count > MAX_HEADERS:
+            error = _head_too_large(f"the request has {count} headers, more than {MAX_HEADERS}")
+            await response(error, scope["path"], "")(scope, receive, begin)
+        else:
+            await self._answering(scope, receive, begin)
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -74,12 +202,7 @@ class HttpConnection(H11Protocol):
         error = sys.exc_info()[1]
         hint = getattr(error, "error_status_hint", HTTPStatus.BAD_REQUEST)
         if hint == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
-            meaning = Meaning(
-                HTTPStatus(hint), "INVALID_ARGUMENT", "Send fewer or shorter headers."
-            )
-            self._refuse(
-                ProblemError("HEAD_TOO_LARGE", meaning, "the head of the request is too large")
-            )
+            self._refuse(_head_too_large("the head of the request is too large"))
         else:
             self._refuse(malformed(f"the request is no HTTP: {error}"))
 
@@ -117,6 +240,15 @@ class HttpConnection(H11Protocol):
             ):
                 self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
+
+
+def _head_too_large(detail: str) -> ProblemError:
+    meaning = Meaning(
+        HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+        "INVALID_ARGUMENT",
+        "Send fewer or shorter headers.",
+    )
+    return ProblemError("HEAD_TOO_LARGE", meaning, detail)
 
 
 def _cancel(timer: asyncio.TimerHandle | None) -> None:

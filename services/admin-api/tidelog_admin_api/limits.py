@@ -15,7 +15,7 @@ import structlog
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tidelog.caller_limits import LimitReached, ReachedLimits
+from tidelog.caller_limits import LimitedClient, LimitReached, ReachedLimits
 from tidelog_admin_api.json_entries import JsonEntries
 from tidelog_admin_api.meanings import Meaning
 from tidelog_admin_api.origins import check_browser
@@ -25,11 +25,13 @@ from tidelog_admin_api.problems import (
     response,
     timed_out,
     too_many,
+    unsupported_body,
 )
 from tidelog_admin_api.requester import trace_id
 
 # Whoever watches the gateway is answered however busy it is.
 ALWAYS_ANSWERED = frozenset({"/health", "/metrics"})
+_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 # So many of the largest bodies are held at once; each takes several times its size as JSON.
 LARGEST_BODIES = 8
 
@@ -51,6 +53,8 @@ class Bounds(Protocol):
     @property
     def max_requests_per_client(self) -> int: ...
     @property
+    def max_connections_per_client(self) -> int: ...
+    @property
     def max_concurrent_streams(self) -> int: ...
     @property
     def browser_hosts(self) -> Set[str]: ...
@@ -63,18 +67,32 @@ class Usage:
         self.requests = 0
         # By client address.
         self.clients: Counter[str] = Counter()
+        self.connections: Counter[str] = Counter()
         self.streams = 0
         self.body_bytes = 0
-        self.reached = ReachedLimits(_log_limit)
+        # How many requests and connections were rejected, by GATEWAY_LIMITS.
+        self.rejections: Counter[str] = Counter()
+        self._reached = ReachedLimits(_log_limit)
 
     def rejected(self, client: str, limit: str, value: int) -> None:
-        self.reached.rejected(client, limit, value, time.time_ns() // 1_000_000)
+        """`limit`: one of GATEWAY_LIMITS."""
+        self.rejections[limit] += 1
+        self._reached.rejected(client, limit, value, _now_ms())
+
+    def limited_clients(self) -> list[LimitedClient]:
+        """Those that are at a limit now, the one that was rejected last first."""
+        return self._reached.described(_now_ms())
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 @contextmanager
-def stream(usage: Usage, bounds: Bounds) -> Iterator[None]:
+def stream(usage: Usage, bounds: Bounds, client: str) -> Iterator[None]:
     """One of the streams that may be open at once, for as long as this is entered."""
     if usage.streams >= bounds.max_concurrent_streams:
+        usage.rejected(client, "max_concurrent_streams", bounds.max_concurrent_streams)
         raise too_many(
             f"{usage.streams} streams are open already, as many as may be; close one, or raise "
             "max_concurrent_streams"
@@ -107,7 +125,7 @@ class Limits:
             return
         begun = False
         deadline = asyncio.timeout(self._bounds.request_timeout_ms / 1000)
-        body = _Body(receive, self._bounds, self._usage)
+        body = _Body(receive, self._bounds, self._usage, client_of(scope))
 
         async def begin(message: Message) -> None:
             nonlocal begun
@@ -117,11 +135,12 @@ class Limits:
             await send(message)
 
         try:
-            with self._slot(_client(scope)):
+            with self._slot(client_of(scope)):
                 check_browser(
                     scope["method"], scope["path"], Headers(scope=scope), self._bounds.browser_hosts
                 )
                 _check_length(scope, self._bounds)
+                _check_encoding(scope)
                 async with deadline:
                     await self._app(scope, body.receive, begin)
             return
@@ -170,7 +189,8 @@ class Limits:
 class _Body:
     """Of one request, as long as it is neither too large nor too late, and there is room."""
 
-    def __init__(self, receive: Receive, bounds: Bounds, usage: Usage) -> None:
+    def __init__(self, receive: Receive, bounds: Bounds, usage: Usage, client: str) -> None:
+        self._client = client
         self._receive = receive
         self._bounds = bounds
         self._usage = usage
@@ -200,15 +220,17 @@ class _Body:
         self._received_bytes += size_bytes
         self._usage.body_bytes += size_bytes
         if self._received_bytes > self._bounds.max_body_bytes:
-            raise _too_large(self._bounds)
-        if self._usage.body_bytes > LARGEST_BODIES * self._bounds.max_body_bytes:
+            raise body_too_large(self._bounds)
+        most = LARGEST_BODIES * self._bounds.max_body_bytes
+        if self._usage.body_bytes > most:
+            self._usage.rejected(self._client, "body_bytes", most)
             raise too_many(
                 f"the bodies of requests that are being answered are {self._usage.body_bytes} "
                 "bytes together, more than may be at once; try again when some are done"
             )
 
 
-def _client(scope: Scope) -> str:
+def client_of(scope: Scope) -> str:
     """The address of who asks; empty where it is not known."""
     client = scope.get("client")
     return str(client[0]) if client else ""
@@ -219,10 +241,21 @@ def _check_length(scope: Scope, bounds: Bounds) -> None:
     if not (said.isascii() and said.isdecimal()):
         raise malformed(f"Content-Length: {said[:100]} is no number")
     if int(said[:20]) > bounds.max_body_bytes:
-        raise _too_large(bounds)
+        raise body_too_large(bounds)
 
 
-def _too_large(bounds: Bounds) -> ProblemError:
+def _check_encoding(scope: Scope) -> None:
+    """A body that is compressed would be taken for bad JSON."""
+    encoding = Headers(scope=scope).get("content-encoding", "identity")
+    if scope["method"] in _WITH_BODY and encoding.strip().lower() not in ("", "identity"):
+        raise unsupported_body(
+            f"the body has the content encoding {encoding[:100]}; bodies are not compressed",
+            "Send the JSON as it is, without Content-Encoding.",
+        )
+
+
+def body_too_large(bounds: Bounds, counted: str = "") -> ProblemError:
+    """`counted`: what is counted besides its bytes, as "with the framing of its chunks "."""
     return ProblemError(
         "BODY_TOO_LARGE",
         Meaning(
@@ -230,7 +263,8 @@ def _too_large(bounds: Bounds) -> ProblemError:
             "RESOURCE_EXHAUSTED",
             "Send less at once, or raise max_body_bytes of the gateway.",
         ),
-        f"the body is larger than {bounds.max_body_bytes} bytes, the most that the gateway takes",
+        f"the body {counted}is larger than {bounds.max_body_bytes} bytes, the most that the "
+        "gateway takes",
     )
 
 

@@ -103,7 +103,9 @@ MEANINGS: Mapping[ErrorCode, Meaning] = {
     ErrorCode.UNKNOWN_BROKER: Meaning(
         _NOT_FOUND, "NOT_FOUND", "GET /v1/brokers lists the brokers that are known."
     ),
-    ErrorCode.NOT_ENOUGH_BROKERS: _conflict("Add brokers first, or lower the factor of topics."),
+    ErrorCode.NOT_ENOUGH_BROKERS: _conflict(
+        "Add brokers first, lower the factor of topics, or ask for fewer partitions."
+    ),
     ErrorCode.NOT_CONFIRMED: _invalid("Name the topic once more as confirm."),
     ErrorCode.NOT_CONTROLLER: unavailable(),
     ErrorCode.STALE_CONTROLLER_EPOCH: unavailable(),

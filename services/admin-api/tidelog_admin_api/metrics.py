@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tidelog.caller_limits import GATEWAY_LIMITS
 from tidelog.version import installed_version
 from tidelog_admin_api.limits import Usage
 from tidelog_admin_api.overviews import Overviews
@@ -17,6 +18,7 @@ from tidelog_runtime.telemetry.metrics.gateway_catalogue import (
     GATEWAY_METRICS,
     GATEWAY_OVERVIEW_AGE,
     GATEWAY_PENDING,
+    GATEWAY_REJECTIONS,
     GATEWAY_REQUESTS,
     GATEWAY_STREAMS,
     METHODS,
@@ -62,6 +64,8 @@ class GatewayMetrics:
         sheet.tell_distributions(self._durations)
         sheet.tell(GATEWAY_PENDING, self._usage.requests)
         sheet.tell(GATEWAY_STREAMS, self._usage.streams)
+        for limit in GATEWAY_LIMITS:
+            sheet.tell(GATEWAY_REJECTIONS, self._usage.rejections[limit], limit)
         age_ms = self._overviews.age_ms
         if age_ms is not None:
             sheet.tell(GATEWAY_OVERVIEW_AGE, age_ms / 1000)

@@ -173,7 +173,7 @@ def _registered(broker: BrokerDescription) -> BrokerLoad:
     """As a broker tells of it, where no controller tells of its load."""
     return BrokerLoad(
         broker_id=broker.broker_id,
-        status=broker.state,
+        status=broker.status,
         address=broker.address,
         rack=broker.rack,
         maintenance=False,

@@ -42,6 +42,14 @@ class ProblemError(Exception):
         self.damaged = damaged
 
 
+def unsupported_body(message: str, fix: str) -> ProblemError:
+    return ProblemError(
+        "UNSUPPORTED_MEDIA_TYPE",
+        Meaning(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "INVALID_ARGUMENT", fix),
+        message,
+    )
+
+
 def malformed(detail: str, errors: Sequence[FieldError] = ()) -> ProblemError:
     """Nothing can be read of it, where what is read and is not right is INVALID_REQUEST."""
     meaning = Meaning(
@@ -67,6 +75,16 @@ def unavailable(code: str, detail: str, fix: str = WAIT) -> ProblemError:
 def too_many(detail: str) -> ProblemError:
     meaning = Meaning(HTTPStatus.TOO_MANY_REQUESTS, "RESOURCE_EXHAUSTED", "Try again in a moment.")
     return ProblemError("TOO_MANY_REQUESTS", meaning, detail, retriable=True)
+
+
+def too_many_connections(client: str, most: int) -> ProblemError:
+    meaning = Meaning(
+        HTTPStatus.TOO_MANY_REQUESTS,
+        "RESOURCE_EXHAUSTED",
+        "Close connections, or raise max_connections_per_client of the gateway.",
+    )
+    detail = f"client {client} has {most} connections open, as many as one address may have"
+    return ProblemError("TOO_MANY_CONNECTIONS", meaning, detail, retriable=True)
 
 
 def timed_out(detail: str) -> ProblemError:
@@ -141,7 +159,7 @@ _TELLS = {
     410: "The records are damaged; `damaged` says where to read on.",
     412: "Somebody has changed it since it was read.",
     413: "The body or a record is too large.",
-    415: "The body is not JSON.",
+    415: "The body is not JSON, or is compressed.",
     421: "The gateway does not know the name by which it is asked as its own.",
     422: "A field is not valid.",
     429: "Too many requests at once.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Self
 
@@ -14,6 +15,9 @@ from tidelog.state_changes.life import TraceScope
 
 # What a request does not wait for is given up soon after the longest of them.
 DELIVERY_TIMEOUT_MS = 300_000
+# Requests that hold a batch which takes long to open, of up to 64 MiB once it is decompressed; each
+# opens it in a thread, for which the event loop waits now and then. Others wait for their turn.
+COSTLY_READS_AT_ONCE = 4
 # Read ahead, of which most requests take a little.
 MAX_FETCH_BYTES = 1 << 20
 
@@ -37,6 +41,7 @@ class RecordClients:
     def __init__(self, bootstrap: Sequence[str]) -> None:
         self._bootstrap = list(bootstrap)
         self._connections = GrpcConnections()
+        self._opening_room = asyncio.Semaphore(COSTLY_READS_AT_ONCE)
 
     async def __aenter__(self) -> Self:
         return self
@@ -55,6 +60,7 @@ class RecordClients:
             prefetch_bytes=MAX_FETCH_BYTES,
             offsets_timeout_ms=timeout_ms,
             connections=_Kept(self._connections),
+            opening_room=self._opening_room,
         )
 
     async def published(self, scope: TraceScope) -> Published:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
 from http import HTTPStatus
 from typing import NamedTuple, Protocol
 
-from tidelog.errors import ErrorCode, RecordsDamagedError, TidelogError
+from tidelog.errors import ErrorCode, InvalidBatchError, RecordsDamagedError, TidelogError
 from tidelog.model import OnDamage, Record, TopicPartition
 from tidelog_admin_api.meanings import Meaning
 from tidelog_admin_api.problems import ProblemError
@@ -115,8 +116,9 @@ async def read_records(
     """What has come when the time is up. Raises `TidelogError`: UNKNOWN_TOPIC_OR_PARTITION,
     OFFSET_OUT_OF_RANGE, REQUEST_TIMED_OUT where its leader does not report where it ends. Raises
     `ProblemError` where the first record is larger than MAX_RECORD_BYTES. Raises
-    `RecordsDamagedError` at damaged records that are not skipped, unless records come before
-    them: these are the answer, and the next read raises it."""
+    `RecordsDamagedError` at damaged records that are not skipped, and INVALID_BATCH at a batch that
+    cannot be opened, unless records come before them: these are the answer, and the next read
+    raises it."""
     give_up_ms = clock.monotonic_ms() + bound.timeout_ms
     log_start = (await consumer.beginning_offsets([partition]))[partition]
     end = (await consumer.end_offsets([partition]))[partition]
@@ -134,7 +136,12 @@ async def read_records(
         if left_ms <= 0:
             break
         try:
-            collecting.take(await consumer.poll(min(left_ms, POLL_TIMEOUT_MS), POLL_RECORDS))
+            # A poll takes longer where it waits for its turn to open a large batch.
+            async with asyncio.timeout(left_ms / 1000):
+                came = await consumer.poll(min(left_ms, POLL_TIMEOUT_MS), POLL_RECORDS)
+            collecting.take(came)
+        except TimeoutError:
+            break
         except RecordsDamagedError as error:
             if bound.on_damage is OnDamage.RAISE:
                 if isinstance(start, Latest) or not collecting.records:
@@ -143,6 +150,10 @@ async def read_records(
             collecting.skip(DamagedRange(error.first_offset, error.next_offset))
             await consumer.seek(partition, error.next_offset)
             continue
+        except InvalidBatchError:
+            if isinstance(start, Latest) or not collecting.records:
+                raise
+            break
         collecting.passed(consumer.position(partition))
     return Read(collecting.records, collecting.next_offset, log_start, end, collecting.damaged)
 

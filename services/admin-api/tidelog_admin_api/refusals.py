@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
@@ -27,6 +28,7 @@ from tidelog_admin_api.problems import (
     response,
     unavailable,
     unexpected,
+    unsupported_body,
 )
 from tidelog_admin_api.requester import trace_id
 
@@ -84,15 +86,10 @@ def validation_problem(errors: Sequence[Mapping[str, Any]], content_type: str) -
         return malformed(f"the body is not JSON: {said} at character {first['loc'][-1]}")
     if tuple(first["loc"]) == ("body",) and first["type"] in _NOT_AN_OBJECT:
         if "json" not in content_type:
-            return ProblemError(
-                "UNSUPPORTED_MEDIA_TYPE",
-                Meaning(
-                    HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-                    "INVALID_ARGUMENT",
-                    "Send JSON with Content-Type: application/json.",
-                ),
+            return unsupported_body(
                 f"the body has the media type {content_type[:100] or '(none)'}, and has to be "
                 "application/json",
+                "Send JSON with Content-Type: application/json.",
             )
         return invalid("the body has to be a JSON object")
     told = [
@@ -161,6 +158,12 @@ async def _http(request: Request, error: Exception) -> Response:
         return _answer(request, error.__cause__)
     if isinstance(error.__cause__, RecursionError):
         return _answer(request, malformed("the body is nested too deeply; send it flatter"))
+    if isinstance(error.__cause__, ValueError) and "integer string" in str(error.__cause__):
+        digits = sys.get_int_max_str_digits()
+        return _answer(
+            request,
+            malformed(f"the body has a number of more than {digits} digits; send it as text"),
+        )
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         return _answer(request, _no_method(request))
     return _answer(request, http_problem(error, request.url.path))

@@ -44,7 +44,7 @@ class Logged:
             method=scope["method"],
             path=scope["path"],
             query=scope["query_string"].decode("latin-1"),
-            status=status,
+            status=int(status),
             took_ms=took_ms,
             requested_by=scope["state"]["requested_by"],
             trace_id=scope["state"]["trace_id"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import ConfigDict, Field
 from pydantic.config import JsonDict
 
+from tidelog.wording import PREFERRED_RETURN
 from tidelog_admin_api.bodies.base import (
     AnswerBody,
     BrokerId,
@@ -141,8 +142,9 @@ class MaintenanceRequest(RequestBody):
     model_config = ConfigDict(json_schema_extra={"examples": [{"maintenance": True}]})
 
     maintenance: bool = Field(
-        description="true: it leads only what nobody else can, and keeps its replicas; false: "
-        "leadership returns by the rules of leader_balance, or by elect-preferred"
+        description="true: it leads only what no other replica can, and keeps its replicas; "
+        f"false: it may lead again. {PREFERRED_RETURN} POST /v1/leaders/elect-preferred does it "
+        "at once."
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from tidelog_admin_api.bodies.base import AnswerBody, Leader, example
+from tidelog_admin_api.bodies.base import AnswerBody, Leader, documented, example
 
 
 class Controller(AnswerBody):
@@ -21,14 +21,20 @@ class ControllerProcess(AnswerBody):
 
 class RegisteredBroker(AnswerBody):
     broker_id: int
-    address: str
-    rack: str
-    broker_epoch: int
-    state: str = Field(description="running or stopping")
+    address: str = Field(
+        description="host:port; the last known where it is gone, empty where no controller has it"
+    )
+    rack: str = Field(description="empty: none")
+    broker_epoch: int = Field(description="of its registration; 0: it is gone")
+    status: str = Field(description="running, stopping or gone")
+    state: str = Field(
+        description="the former name of status, with the same value, for one release",
+        json_schema_extra=documented(deprecated=True),
+    )
 
 
 class Cluster(AnswerBody):
-    """As any broker knows it; brokers that are gone are in /v1/brokers."""
+    """As any broker knows it; /v1/brokers has more of each broker, as the controller knows it."""
 
     model_config = example(
         cluster_id="n2m0lVsrTM6Wq2Vf8qkz5A",
@@ -42,6 +48,7 @@ class Cluster(AnswerBody):
                 "address": "127.0.0.1:7501",
                 "rack": "a",
                 "broker_epoch": 17,
+                "status": "running",
                 "state": "running",
             }
         ],

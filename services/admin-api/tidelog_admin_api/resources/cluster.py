@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
+from tidelog.client.gone_brokers import describe_with_gone_brokers
 from tidelog_admin_api.bodies.cluster import Cluster, Overview, PartitionMap
 from tidelog_admin_api.dependencies import AskCluster, AskOverviews
 from tidelog_admin_api.problems import READ_PROBLEMS
@@ -13,8 +14,9 @@ router = APIRouter(prefix="/v1/cluster", tags=["cluster"])
 
 @router.get("", responses=READ_PROBLEMS)
 async def describe_cluster(admin: AskCluster) -> Cluster:
-    """The brokers that are registered, and the controllers."""
-    return Cluster.model_validate(await admin.describe_cluster())
+    """The brokers and the controllers; a broker that holds replicas and is dead is "gone"."""
+    described, _ = await describe_with_gone_brokers(admin)
+    return Cluster.model_validate(described)
 
 
 @router.get("/overview", responses=READ_PROBLEMS)

@@ -19,7 +19,7 @@ from tidelog_admin_api.event_filter import EventFilter, newest
 from tidelog_admin_api.event_hub import END, MISSED, Bound, TellsEvents
 from tidelog_admin_api.event_ids import time_ms_of
 from tidelog_admin_api.event_ring import SERVICE_SILENT, STATE_CHANGE
-from tidelog_admin_api.limits import Bounds, Usage, stream
+from tidelog_admin_api.limits import Bounds, Usage, client_of, stream
 from tidelog_admin_api.parameters import (
     MAX_QUERY_ENTRIES,
     BeforeMs,
@@ -114,7 +114,7 @@ class EventStream(StreamingResponse):
         self._bounds = bounds
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        with stream(self._usage, self._bounds):
+        with stream(self._usage, self._bounds, client_of(scope)):
             await super().__call__(scope, receive, send)
 
 

@@ -95,6 +95,55 @@ def _is_one_refusal(failures: Sequence[TidelogError]) -> bool:
     return len({failure.code for failure in failures}) == 1 and not failures[0].outcome_unknown
 
 
+FromOffset = Annotated[int | None, Query(ge=0, le=MAX_INT64, description="from this offset on")]
+FromTimestampMs = Annotated[
+    int | None,
+    Query(
+        ge=0,
+        le=MAX_TIMESTAMP_MS,
+        description="from the first record at or after it, milliseconds since 1970",
+    ),
+]
+Newest = Annotated[
+    int | None,
+    Query(
+        ge=1,
+        le=MAX_RECORDS,
+        description="the newest ones, with a key the newest that have it; fewer where offsets "
+        "have gaps; default: 10, where neither offset nor timestamp_ms is given",
+    ),
+]
+WithKey = Annotated[
+    str | None,
+    Query(
+        max_length=MAX_KEY_LENGTH,
+        description=f"records with this key alone, among the next {MAX_SCANNED_RECORDS}, or "
+        "as many last ones where the newest are asked for",
+    ),
+]
+MaxBytes = Annotated[
+    int,
+    Query(
+        ge=1,
+        le=MAX_READ_BYTES,
+        description="of keys, values and headers, each of which counts for 256 bytes more; one "
+        f"record comes also if it is larger, up to {MAX_RECORD_BYTES} bytes",
+    ),
+]
+ShownAs = Annotated[EncodingWord, Query(description="of values, where they can be so")]
+WaitMs = Annotated[
+    int, Query(ge=0, le=MAX_WAIT_MS, description="for a first record, where there is none yet")
+]
+AtDamage = Annotated[
+    OnDamageWord,
+    Query(
+        description="at records that the last disk which held them has damaged. raise: the "
+        "answer is RECORDS_DAMAGED, whose `damaged` has their offsets, unless sound ones come "
+        "before them; skip: they are left out and listed in `damaged`"
+    ),
+]
+
+
 @router.get(
     "/{topic}/partitions/{partition}/records",
     responses=READ_PROBLEMS | declared(HTTPStatus.GONE),
@@ -103,59 +152,15 @@ async def read_partition_records(
     gateway: AskGateway,
     topic: TopicName,
     partition: PartitionNumber,
-    offset: Annotated[
-        int | None, Query(ge=0, le=MAX_INT64, description="from this offset on")
-    ] = None,
-    timestamp_ms: Annotated[
-        int | None,
-        Query(
-            ge=0,
-            le=MAX_TIMESTAMP_MS,
-            description="from the first record at or after it, milliseconds since 1970",
-        ),
-    ] = None,
-    latest: Annotated[
-        int | None,
-        Query(
-            ge=1,
-            le=MAX_RECORDS,
-            description="the newest ones, with a key the newest that have it; fewer where offsets "
-            "have gaps; default: 10, where neither offset nor timestamp_ms is given",
-        ),
-    ] = None,
-    key: Annotated[
-        str | None,
-        Query(
-            max_length=MAX_KEY_LENGTH,
-            description=f"records with this key alone, among the next {MAX_SCANNED_RECORDS}, or "
-            "as many last ones where the newest are asked for",
-        ),
-    ] = None,
+    offset: FromOffset = None,
+    timestamp_ms: FromTimestampMs = None,
+    latest: Newest = None,
+    key: WithKey = None,
     max_records: Annotated[int, Query(ge=1, le=MAX_RECORDS)] = DEFAULT_READ_RECORDS,
-    max_bytes: Annotated[
-        int,
-        Query(
-            ge=1,
-            le=MAX_READ_BYTES,
-            description="of keys, values and headers, each of which counts for 256 bytes more; one "
-            f"record comes also if it is larger, up to {MAX_RECORD_BYTES} bytes",
-        ),
-    ] = DEFAULT_READ_BYTES,
-    encoding: Annotated[
-        EncodingWord, Query(description="of values, where they can be so")
-    ] = "json",
-    wait_ms: Annotated[
-        int,
-        Query(ge=0, le=MAX_WAIT_MS, description="for a first record, where there is none yet"),
-    ] = 0,
-    on_damage: Annotated[
-        OnDamageWord,
-        Query(
-            description="at records that the last disk which held them has damaged. raise: the "
-            "answer is RECORDS_DAMAGED, whose `damaged` has their offsets, unless sound ones come "
-            "before them; skip: they are left out and listed in `damaged`"
-        ),
-    ] = "raise",
+    max_bytes: MaxBytes = DEFAULT_READ_BYTES,
+    encoding: ShownAs = "json",
+    wait_ms: WaitMs = 0,
+    on_damage: AtDamage = "raise",
     timeout_ms: TimeoutMs = USUAL_TIMEOUT_MS,
 ) -> RecordPage:
     """Reads a few committed records: from an offset, from a time, or the newest. When the time

@@ -23,7 +23,11 @@ function App() {
   return html`<${Shell} page=${page} place=${place}>${shown(page, parts, query)}<//>`;
 }
 
+// How many parts an address may have after the name of its page.
+const MAX_PARTS = { topics: 2, moves: 1 };
+
 function shown(page, parts, query) {
+  if (parts.length > (MAX_PARTS[page] ?? 0)) return html`<${NoSuchPage} />`;
   if (page === "overview") return html`<${Overview} />`;
   if (page === "topics") {
     if (parts.length === 0) return html`<${Topics} query=${query} />`;

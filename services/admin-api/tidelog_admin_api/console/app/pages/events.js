@@ -6,7 +6,7 @@ import { poll, useEvents } from "../live.js";
 import { overview } from "../overview_store.js";
 import { replaceQuery } from "../router.js";
 import { useStore } from "../store.js";
-import { Empty, PageHead, ProblemNote } from "../parts/basics.js";
+import { Empty, PageHead, ProblemNote, isUnknown } from "../parts/basics.js";
 import { Missing, Timeline, toneOfEvent } from "../parts/timeline.js";
 
 const MAX_KEPT = 2_000;
@@ -69,11 +69,11 @@ function Followed({ asked, first, problem, wrong }) {
   // By the clocks of services alone: this machine's may be ahead of them.
   const since = useMemo(() => (first ? (first.items.at(-1)?.time_ms ?? BEGINNING_MS) : 0), [first]);
   const state = useEvents("events/stream", { ...asked, since_ms: since }, take, tell, first !== null && !isPaused && !wrong);
-  return html`<${PageHead} title="Events" beside=${html`<${Following} state=${state} isPaused=${isPaused} />`}>
+  return html`<${PageHead} title="Events" beside=${html`<${Following} state=${state} isPaused=${isPaused} problem=${problem} wrong=${wrong} />`}>
       <button class="button" data-first-act aria-pressed=${isPaused} onClick=${() => setPaused(!isPaused)}>${isPaused ? "Go on" : "Pause"}</button>
     <//>
-    ${problem && html`<div style=${{ marginBottom: "16px" }}><${ProblemNote} problem=${problem} /></div>`}
-    <${Listed} events=${events} first=${first} asked=${asked} wrong=${wrong} note=${note} isWaiting=${first === null && !problem && !wrong} />`;
+    ${problem && !isUnknown(problem) && html`<div style=${{ marginBottom: "16px" }}><${ProblemNote} problem=${problem} /></div>`}
+    <${Listed} events=${events} first=${first} asked=${asked} wrong=${wrong} note=${note} problem=${problem} />`;
 }
 
 /** What was told last besides events, with its time, and how it is told. */
@@ -92,15 +92,18 @@ function useNote() {
 
 /** A stream to a gateway that says nothing stays open: whether it still answers is known by the
  * overview, which is asked for all the time. */
-function Following({ state, isPaused }) {
+function Following({ state, isPaused, problem, wrong }) {
   const { error, late } = useStore(overview);
+  if (wrong) return html`<span class="live still">nothing is asked for</span>`;
+  if (isUnknown(problem)) return html`<span class="live lost">not found</span>`;
+  if (problem) return html`<span class="live lost">not up to date, trying again</span>`;
   if (isPaused) return html`<span class="live still">paused</span>`;
   if (state === "lost") return html`<span class="live lost">connection lost, trying again</span>`;
   if (error || late) return html`<span class="live lost">not up to date, trying again</span>`;
   return html`<span class="live ${state === "open" ? "" : "still"}">${state === "open" ? "live" : "connecting"}</span>`;
 }
 
-function Listed({ events, first, asked, wrong, note, isWaiting }) {
+function Listed({ events, first, asked, wrong, note, problem }) {
   const [isBadOnly, setBadOnly] = useState(false);
   const [search, setSearch] = useState("");
   const found = useMemo(
@@ -120,10 +123,15 @@ function Listed({ events, first, asked, wrong, note, isWaiting }) {
       ${note && html`<span class="faint small">${note}</span>`}
     </div>
     ${first && html`<${Missing} list=${first} />`}
-    ${found.length
-      ? html`<${Timeline} events=${found} />`
-      : html`<${Empty} title=${isWaiting ? "Loading…" : events.length ? "None is like that." : "Nothing has happened yet."}>What happens from now on shows here by itself.<//>`}
+    ${found.length ? html`<${Timeline} events=${found} />` : html`<${NoneListed} events=${events} first=${first} problem=${problem} wrong=${wrong} />`}
   </section>`;
+}
+
+function NoneListed({ events, first, problem, wrong }) {
+  if (isUnknown(problem)) return html`<${Empty} title="Not found">${problem.detail}<//>`;
+  if (wrong) return html`<${Empty} title="Nothing is asked for.">${wrong}<//>`;
+  if (first === null) return html`<${Empty} title=${problem ? "Nothing is known." : "Loading…"} />`;
+  return html`<${Empty} title=${events.length ? "None is like that." : "Nothing has happened yet."}>What happens from now on shows here by itself.<//>`;
 }
 
 function matches(event, search) {

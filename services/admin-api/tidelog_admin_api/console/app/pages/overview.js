@@ -9,6 +9,7 @@ import { useStore } from "../store.js";
 import { Empty, Figure, Live, PageHead, Panel, PartitionLink, Progress, Stale, State, Waiting } from "../parts/basics.js";
 import { LineChart } from "../parts/charts.js";
 import { FindingsPanel } from "../parts/findings.js";
+import { GatewaysPanel } from "../parts/gateways.js";
 import { Icon } from "../parts/icons.js";
 import { Loads } from "../parts/loads.js";
 import { PartitionMap } from "../parts/partition_map.js";
@@ -42,7 +43,8 @@ function Standing({ data }) {
       <${OverTime} />
     </div>
     ${data.unwell.length > 0 && html`<${Unwell} data=${data} />`}
-    <${Panel} title="Partitions by broker"><${PartitionMap} brokers=${data.brokers} /><//>`;
+    <${Panel} title="Partitions by broker"><${PartitionMap} brokers=${data.brokers} /><//>
+    <${GatewaysPanel} />`;
 }
 
 function Verdict({ data }) {

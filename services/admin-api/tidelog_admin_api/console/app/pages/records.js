@@ -44,7 +44,7 @@ export function Records({ query }) {
           ? html`<${Parts} asked=${asked} topic=${topic} onChange=${(first) => set({ first })} />
               <${Read} key=${ofAsked(asked)} asked=${asked} topic=${topic} />`
           : topics.data
-            ? html`<${Empty} title=${`There is no topic ${asked.topic}.`} />`
+            ? html`<${Empty} title="Not found">${`There is no topic ${asked.topic}.`}<//>`
             : html`<${Waiting} of=${topics} />`}
     </section>`;
 }

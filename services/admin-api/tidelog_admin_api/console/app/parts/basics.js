@@ -54,9 +54,13 @@ export function Empty({ title, children }) {
 
 /** What stands in the place of data that is not there yet. `of`: what is known of it. */
 export function Waiting({ of: { error, late } }) {
-  if (error?.status === NOT_FOUND) return html`<${Empty} title="Not found">${error.detail}<//>`;
+  if (isUnknown(error)) return html`<${Empty} title="Not found">${error.detail}<//>`;
   if (error) return html`<${ProblemNote} problem=${error} />`;
   return html`<${Empty} title="Loading…">${late && "It takes long: the overview tells how the cluster stands."}<//>`;
+}
+
+export function isUnknown(error) {
+  return error?.status === NOT_FOUND;
 }
 
 /** Stands above data that could not be asked for anew: how old it is, and why. */
@@ -77,7 +81,7 @@ export function Age({ of: { data, asOfMs, error, late } }) {
 /** `of`: what is known of what is shown. It is live once there was an answer, and while the next
  * one is not late. */
 export function Live({ of: { data, error, late }, still = false, children = "live" }) {
-  if (error?.status === NOT_FOUND) return html`<span class="live lost">not found</span>`;
+  if (isUnknown(error)) return html`<span class="live lost">not found</span>`;
   if (error || late) return html`<span class="live lost">not up to date, trying again</span>`;
   if (data === null) return html`<span class="live still">connecting</span>`;
   return html`<span class="live ${still ? "still" : ""}">${children}</span>`;

@@ -1,0 +1,147 @@
+"""Makes the gateway known to all controllers, so that `explain` can tell of one that is silent."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from typing import Protocol
+
+import structlog
+
+from tidelog.caller_limits import LimitedClient
+from tidelog.client.descriptions import ClusterDescription
+from tidelog.errors import TidelogError
+from tidelog.inspection.gateways import (
+    ANNOUNCE_INTERVAL_MS,
+    MAX_LIMITED_CLIENTS,
+    GatewayAnnouncement,
+)
+from tidelog.rpc.status import UnreachableError
+from tidelog.version import installed_version
+from tidelog_runtime.clock import Clock
+
+ANNOUNCE_TIMEOUT_MS = 1_500
+FAREWELL_TIMEOUT_MS = 1_000
+# A controller of an older release is asked again so rarely: it may have been upgraded.
+NOT_UNDERSTOOD_PAUSE_MS = 60_000
+# Controllers are looked up so often, by the metadata of any broker.
+FIND_INTERVAL_MS = 30_000
+FIND_TIMEOUT_MS = 5_000
+MAX_CONTROLLERS = 32
+
+_ANY_HOST = frozenset({"0.0.0.0", "[::]", "::", "*"})
+_log = structlog.get_logger()
+
+
+class NotUnderstoodError(Exception):
+    """A controller answers, and takes no announcement, as one of an older release."""
+
+
+class Controllers(Protocol):
+    async def announce(
+        self, address: str, announcement: GatewayAnnouncement, timeout_ms: int
+    ) -> None:
+        """Raises `UnreachableError` and `NotUnderstoodError`."""
+
+
+def own_announcement(address: str, started_at_ms: int) -> GatewayAnnouncement:
+    """`address`: as advertised, or of the listening socket; where that is of every address of this
+    machine, the machine's name stands for them."""
+    host, _, port = address.rpartition(":")
+    name = socket.gethostname()
+    return GatewayAnnouncement(
+        f"{name}:{port}" if host in _ANY_HOST else address,
+        name,
+        os.getpid(),
+        started_at_ms,
+        installed_version(),
+    )
+
+
+class Announcer:
+    """Announces to `addresses` and to the controllers that `describe_cluster` names."""
+
+    def __init__(
+        self,
+        announcement: GatewayAnnouncement,
+        addresses: Sequence[str],
+        describe_cluster: Callable[[], Awaitable[ClusterDescription]],
+        controllers: Controllers,
+        clock: Clock,
+        limited_clients: Callable[[], Sequence[LimitedClient]] = tuple,
+    ) -> None:
+        """`limited_clients`: those that are at a limit now, the one rejected last first."""
+        self._announcement = announcement
+        self._limited_clients = limited_clients
+        self._configured = tuple(addresses)
+        self._addresses = self._configured[:MAX_CONTROLLERS]
+        self._describe_cluster = describe_cluster
+        self._controllers = controllers
+        self._clock = clock
+        # When those that do not understand it are asked again.
+        self._paused_until_ms: dict[str, int] = {}
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Says farewell at the end, unless that is a fault."""
+        tasks = [
+            asyncio.create_task(self._keep_announcing(), name="announcing"),
+            asyncio.create_task(self._keep_finding(), name="finding-controllers"),
+        ]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        farewell = replace(self._announcement, is_stopping=True)
+        await self._announce(farewell, FAREWELL_TIMEOUT_MS)
+
+    async def _keep_announcing(self) -> None:
+        while True:
+            limited = tuple(self._limited_clients()[:MAX_LIMITED_CLIENTS])
+            announcement = replace(self._announcement, limited_clients=limited)
+            await self._announce(announcement, ANNOUNCE_TIMEOUT_MS)
+            await asyncio.sleep(ANNOUNCE_INTERVAL_MS / 1000)
+
+    async def _announce(self, announcement: GatewayAnnouncement, timeout_ms: int) -> None:
+        now_ms = self._clock.monotonic_ms()
+        due = [a for a in self._addresses if self._paused_until_ms.get(a, now_ms) <= now_ms]
+        await asyncio.gather(*(self._announce_to(a, announcement, timeout_ms) for a in due))
+
+    async def _announce_to(
+        self, address: str, announcement: GatewayAnnouncement, timeout_ms: int
+    ) -> None:
+        try:
+            await self._controllers.announce(address, announcement, timeout_ms)
+        except UnreachableError:
+            return
+        except NotUnderstoodError as error:
+            if address not in self._paused_until_ms:
+                _log.info("gateway_not_announced", controller=address, reason=str(error))
+            now_ms = self._clock.monotonic_ms()
+            self._paused_until_ms[address] = now_ms + NOT_UNDERSTOOD_PAUSE_MS
+        except Exception:
+            # The gateway serves all the same.
+            _log.exception("gateway_not_announced", controller=address)
+            now_ms = self._clock.monotonic_ms()
+            self._paused_until_ms[address] = now_ms + NOT_UNDERSTOOD_PAUSE_MS
+        else:
+            self._paused_until_ms.pop(address, None)
+
+    async def _keep_finding(self) -> None:
+        while True:
+            with suppress(TidelogError, UnreachableError, TimeoutError):
+                async with asyncio.timeout(FIND_TIMEOUT_MS / 1000):
+                    found = await self._describe_cluster()
+                self._found(controller.address for controller in found.controllers)
+            interval_ms = FIND_INTERVAL_MS if self._addresses else ANNOUNCE_INTERVAL_MS
+            await asyncio.sleep(interval_ms / 1000)
+
+    def _found(self, addresses: Iterable[str]) -> None:
+        known = dict.fromkeys((*self._configured, *addresses))
+        self._addresses = tuple(known)[:MAX_CONTROLLERS]

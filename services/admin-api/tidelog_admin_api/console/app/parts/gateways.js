@@ -1,0 +1,39 @@
+// The gateways of the cluster, as controllers know them by their announcements.
+import { html } from "../html.js";
+import { all } from "../api.js";
+import { NONE, duration, exactTime, number } from "../format.js";
+import { usePolled } from "../live.js";
+import { Age, Panel, State, Waiting } from "./basics.js";
+import { Table } from "./table.js";
+
+// Each service is asked.
+const EVERY_MS = 5_000;
+const TONES = { alive: "ok", silent: "bad", stopped: "" };
+
+export function GatewaysPanel() {
+  const known = usePolled((signal) => all("gateways", {}, signal), "gateways", EVERY_MS);
+  return html`<${Panel} title="Gateways" flush beside=${html`<${Age} of=${known} />`}>
+    ${known.data ? html`<${Gateways} gateways=${known.data} />` : html`<${Waiting} of=${known} />`}
+  <//>`;
+}
+
+/** Of the clients at a limit of a gateway the one that was rejected last, and how many more. */
+export function limitedText(clients) {
+  const [last] = clients;
+  if (!last) return NONE;
+  const others = clients.length > 1 ? ` and ${number(clients.length - 1)} more` : "";
+  return `${last.address} at ${last.limit} (${number(last.value)})${others}`;
+}
+
+function Gateways({ gateways }) {
+  const columns = [
+    { name: "Address", value: (g) => g.address },
+    { name: "Host", value: (g) => g.host, show: (g) => html`${g.host} <span class="faint small">process ${g.pid}</span>` },
+    { name: "State", width: "110px", value: (g) => g.state, show: (g) => html`<${State} tone=${TONES[g.state] ?? ""}>${g.state}<//>` },
+    { name: "Last heard", width: "110px", num: true, value: (g) => g.last_heard_ms, show: (g) => `${duration(g.last_heard_ms)} ago` },
+    { name: "Started", width: "180px", value: (g) => g.started_at_ms, show: (g) => exactTime(g.started_at_ms) },
+    { name: "Release", width: "90px", value: (g) => g.version },
+    { name: "Clients at a limit", value: (g) => g.limited_clients.length, show: (g) => limitedText(g.limited_clients) },
+  ];
+  return html`<${Table} label="Gateways" columns=${columns} rows=${gateways} rowKey=${(g) => `${g.address} ${g.host}`} sortedBy="Address" empty="No gateway has announced itself." />`;
+}

@@ -1,0 +1,57 @@
+"""ControllerService over gRPC, as the gateway uses it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import grpc.aio
+
+from tidelog.errors import TidelogError
+from tidelog.inspection.gateways import GatewayAnnouncement
+from tidelog.rpc.channels import open_channel
+from tidelog.rpc.inspect_codec import to_wire
+from tidelog.rpc.status import UnreachableError
+from tidelog.rpc.wire import error_from_wire
+from tidelog.v1 import controller_pb2 as pb
+from tidelog.v1 import controller_pb2_grpc, inspect_pb2
+from tidelog_admin_api.announcing import NotUnderstoodError
+
+
+class GrpcControllers:
+    """One channel per address, opened when it is first used."""
+
+    def __init__(self) -> None:
+        self._channels: dict[str, grpc.aio.Channel] = {}
+
+    async def announce(
+        self, address: str, announcement: GatewayAnnouncement, timeout_ms: int
+    ) -> None:
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = self._channels[address] = open_channel(address)
+        stub = controller_pb2_grpc.ControllerServiceStub(channel)
+        request = pb.AnnounceGatewayRequest(
+            address=announcement.address,
+            host=announcement.host,
+            pid=announcement.pid,
+            started_at_ms=announcement.started_at_ms,
+            version=announcement.version,
+            is_stopping=announcement.is_stopping,
+            limited_clients=[
+                to_wire(client, inspect_pb2.LimitedClient)
+                for client in announcement.limited_clients
+            ],
+        )
+        try:
+            answer = await stub.AnnounceGateway(request, timeout=timeout_ms / 1000)
+        except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+                raise NotUnderstoodError(f"{address} knows no such request") from error
+            raise UnreachableError(address, f"{error.code().name}: {error.details()}") from error
+        if answer.HasField("error"):
+            error_: TidelogError = error_from_wire(answer.error)
+            raise NotUnderstoodError(f"{address} rejects it: {error_.message}")
+
+    async def close(self) -> None:
+        channels, self._channels = list(self._channels.values()), {}
+        await asyncio.gather(*(channel.close() for channel in channels), return_exceptions=True)
