@@ -8,17 +8,22 @@ from collections.abc import Mapping
 # The last line of a traceback of Python, as Spark has it among those of Java.
 _RAISED = re.compile(r"^(?!org\.|java\.|py4j\.)(?:\w+\.)*[A-Z]\w*Error: (.+)$", re.MULTILINE)
 # The first line of an exception of Java, or of the cause of one.
-_JAVA_RAISED = re.compile(
-    r"^(?:Caused by: |: )?((?:[a-z]\w*\.)+[A-Z][\w$]*(?:Error|Exception)(?:: .+)?)$", re.MULTILINE
-)
+_JAVA_NAME = r"((?:[a-z]\w*\.)+[A-Z][\w$]*(?:Error|Exception)(?:: .+)?)$"
+_JAVA_RAISED = re.compile(r"^(?:Caused by: |: )?" + _JAVA_NAME, re.MULTILINE)
+# Of one that Spark reports as the cause of a failed query.
+_JAVA_CAUSE = re.compile(r"^(?:Caused by: |: )" + _JAVA_NAME, re.MULTILINE)
 _NO_CAUSE = "Spark has failed, and does not say why"
 
 
 def cause_of(text: str) -> str:
-    """The message of the innermost error that Python code raised; else the first line."""
+    """The message of the innermost error that Python code raised; else the innermost cause that
+    Java names, such as a full disk; else the first line."""
     found = _RAISED.findall(text)
     if found:
         return str(found[-1])
+    causes = _JAVA_CAUSE.findall(text)
+    if causes:
+        return f"Spark failed with {causes[-1]}"
     return next(iter(text.strip().splitlines()), _NO_CAUSE)
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog_pipeline.archive.archive_errors import DamagedCommitError, UnnamedFilesError
 from tidelog_pipeline.archive.commit_json import (
     commit_from_json,
     commit_to_json,
@@ -23,7 +23,7 @@ from tidelog_pipeline.archive.commit_json import (
 from tidelog_pipeline.archive.commits import AddedFile, ArchiveState, Commit
 from tidelog_pipeline.storage.directory import Directory
 
-CHECKPOINT, FORM = "checkpoint", "form.json"
+CHECKPOINT = "checkpoint"
 REMOVED = "removed"
 _LOG, _STATES, _STAGING = "log", "state", "staging"
 # So many commits are read at most to know what an archive holds.
@@ -54,7 +54,7 @@ class ArchiveLog:
         self.state = ArchiveState()
 
     def load(self) -> ArchiveState:
-        """As it was at some moment. Raises `TidelogError` for a damaged one."""
+        """As it was at some moment. Raises `DamagedCommitError`."""
         while True:
             self.own = self._find_own()
             state = self._loaded()
@@ -65,20 +65,20 @@ class ArchiveLog:
 
     def _loaded(self) -> ArchiveState:
         """From the last state that is readable: commits are kept for as long again."""
-        problem: TidelogError | None = None
+        problem: DamagedCommitError | None = None
         for name in reversed(self.own.names(_STATES)):
             path = f"{_STATES}/{name}"
             try:
                 state = state_from_json(self.own.read(path) or b"", path)
                 break
-            except TidelogError as error:
+            except DamagedCommitError as error:
                 problem = problem or error
                 _log.warning("%s", error.message)
         else:
             state = ArchiveState()
         try:
             self._apply_commits(state)
-        except TidelogError as error:
+        except DamagedCommitError as error:
             raise problem or error from None
         return state
 
@@ -92,11 +92,42 @@ class ArchiveLog:
             if not later:
                 return
             if later[0] != _name(state.number + 1):
-                raise TidelogError(
-                    ErrorCode.INVALID_REQUEST,
-                    f"{self.own.at(_commit_path(state.number + 1))} is missing, and later commits "
-                    "are there: restore it (a commit that is left out would be archived again)",
-                )
+                first = self.own.at(_commit_path(state.number + 1))
+                raise DamagedCommitError(f"{first} is missing, and later commits are there")
+
+    def load_readable(self, *, keep: bool) -> list[str]:
+        """For a repair, after `load` has failed: what the readable commits add up to. Returns what
+        is wrong with the others, one sentence each. `keep`: from now on `load` finds this state;
+        its number comes after that of every commit."""
+        self.own = self._find_own()
+        problems: list[str] = []
+        state = ArchiveState()
+        for name in reversed(self.own.names(_STATES)):
+            try:
+                path = f"{_STATES}/{name}"
+                state = state_from_json(self.own.read(path) or b"", path)
+                break
+            except DamagedCommitError as error:
+                problems.append(error.what)
+        for name in self.own.names(_LOG):
+            number = _number(name)
+            if number <= state.number:
+                continue
+            if number > state.number + 1:
+                problems.append(f"commits {state.number + 1} to {number - 1} are missing")
+            state.number = number - 1
+            try:
+                commit = self._commit(number)
+                assert commit is not None, "it was listed, and the writer is this one"
+                state.apply(commit)
+            except DamagedCommitError as error:
+                problems.append(error.what)
+                state.number = number
+        state.number = 1 + max([state.number, *map(_number, self.own.names(_STATES))])
+        self.state = state
+        if keep:
+            self._create_state()
+        return problems
 
     def seen(self, pause: Callable[[float], object] = time.sleep) -> Seen:
         """State and files as they were at one moment, though a writer be at work."""
@@ -111,8 +142,22 @@ class ArchiveLog:
 
     def recover(self) -> list[str]:
         """For the writer, who begins: finishes the last commit, and removes what none has taken.
-        Returns the paths of its files that are lost."""
-        state = self.load()
+        Returns the paths of its files that are lost. Raises `DamagedCommitError`, and once that is
+        done `UnnamedFilesError`: nothing else tells that the newest commit is lost."""
+        self.load()
+        lost = self.finish_last()
+        paths = self.unnamed_files()
+        if paths:
+            raise UnnamedFilesError(paths)
+        return lost
+
+    def unnamed_files(self) -> list[str]:
+        """Of the table, those that no commit names, in order."""
+        return unnamed(self.directory.files("."), self.state)
+
+    def finish_last(self) -> list[str]:
+        """As `recover`, of what is loaded."""
+        state = self.state
         last = self._commit(state.number)
         lost = [] if last is None else self._finish(last)
         self.own.remove(_STAGING)
@@ -173,17 +218,25 @@ class ArchiveLog:
     def _keep_state(self) -> None:
         """Commits are kept for as long again, for readers who have begun with the state before."""
         number = self.state.number
-        self.own.create(f"{_STATES}/{number:012}.json", state_to_json(self.state))
+        self._create_state()
         keep_from = f"{number - STATE_EVERY:012}.json"
         for folder in (_LOG, _STATES):
             for name in self.own.names(folder):
                 if name < keep_from:
                     self.own.remove(str(PurePosixPath(folder, name)))
 
+    def _create_state(self) -> None:
+        self.own.create(f"{_STATES}/{_name(self.state.number)}", state_to_json(self.state))
+
     def _commit(self, number: int) -> Commit | None:
         path = _commit_path(number)
         text = self.own.read(path)
         return None if text is None else commit_from_json(text, path)
+
+
+def unnamed(files: Iterable[str], state: ArchiveState) -> list[str]:
+    """Those of the files that readers see that no commit names, in order."""
+    return sorted({path for path in files if path.startswith("topic=")}.difference(state.paths))
 
 
 def _staging(number: int) -> str:
@@ -192,6 +245,10 @@ def _staging(number: int) -> str:
 
 def _commit_path(number: int) -> str:
     return f"{_LOG}/{_name(number)}"
+
+
+def _number(name: str) -> int:
+    return int(name.partition(".")[0])
 
 
 def _name(number: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from tidelog.client.sync import SyncConsumer
+from tidelog.errors import InvalidBatchError
 from tidelog.model import TopicPartition
 from tidelog.spark.cluster_lookups import new_lookups
 from tidelog.spark.options import TopicChoice
@@ -48,14 +49,20 @@ def sample_values(bootstrap: str, ranges: Mapping[LogId, Span]) -> list[tuple[st
     if not wanted:
         return []
     found: list[tuple[str, bytes]] = []
-    with SyncConsumer(bootstrap) as consumer:
+    # Whether damaged records, or a batch that cannot be opened, are an error is for the job to say
+    # that reads all.
+    with SyncConsumer(bootstrap, on_damage="skip") as consumer:
         consumer.assign([TopicPartition(log.topic, log.partition) for log in wanted])
         for log, span in wanted.items():
             consumer.seek((log.topic, log.partition), span.first)
         for _ in range(_SAMPLE_POLLS):
+            try:
+                polled = consumer.poll(_SAMPLE_POLL_MS, SAMPLES)
+            except InvalidBatchError:
+                continue
             found += [
                 (f"{r.topic}/{r.partition} offset {r.offset}", r.value)
-                for r in consumer.poll(_SAMPLE_POLL_MS, SAMPLES)
+                for r in polled
                 if r.value is not None
             ]
             if len(found) >= SAMPLES or not _has_more(consumer, wanted):

@@ -1,26 +1,33 @@
 """Commits and what they add up to, as JSON. Pure.
 
-Version 1, of releases before checksums, repair and expiry, is read as well. Version 2 is written.
+Version 3, which is written, has a SHA-256 of all else that it says: a flipped bit within a number
+would pass for another offset. Versions 1, of releases before checksums of files, repair and expiry,
+and 2 are read as well.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog_pipeline.archive.archive_errors import DamagedCommitError
 from tidelog_pipeline.archive.commits import (
     AddedFile,
     ArchiveState,
     Commit,
+    DamagedOffsets,
     GoneRows,
     ReadRange,
 )
 from tidelog_pipeline.archive.spans import LogId, Span
 
-VERSION = 2
-_KNOWN = (1, VERSION)
+VERSION = 3
+_KNOWN = (1, 2, VERSION)
+# The first version that has it.
+_SHA256, _WITH_SHA256 = "sha256", 3
 
 
 def commit_to_json(commit: Commit) -> bytes:
@@ -42,12 +49,13 @@ def commit_to_json(commit: Commit) -> bytes:
             "expired": [_gone_value(one) for one in commit.expired],
             "expired_before_ms": commit.expired_before_ms,
             "lost": [_gone_value(one) for one in commit.lost],
+            "damaged": [[*one.log, _spans_value(one.offsets), one.rows] for one in commit.damaged],
         }
     )
 
 
 def commit_from_json(text: bytes, name: str) -> Commit:
-    """Raises `TidelogError` for what `commit_to_json` of a known version did not make."""
+    """Raises `DamagedCommitError`, or for one of a later version another `TidelogError`."""
     value = _value(text, name)
     try:
         commit = Commit(
@@ -67,6 +75,7 @@ def commit_from_json(text: bytes, name: str) -> Commit:
             expired=tuple(_gone_rows(*fields) for fields in value["expired"]),
             expired_before_ms=value["expired_before_ms"],
             lost=tuple(_gone_rows(*fields) for fields in value["lost"]),
+            damaged=tuple(_damaged_offsets(*fields) for fields in value.get("damaged", ())),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise _unreadable(name, repr(error)) from error
@@ -83,8 +92,8 @@ def state_to_json(state: ArchiveState) -> bytes:
                     *log,
                     state.rows[log],
                     state.unread[log],
-                    [list(span) for span in covered],
-                    {e: [list(s) for s in spans] for e, spans in state.epochs[log].items()},
+                    _spans_value(covered),
+                    {e: _spans_value(spans) for e, spans in state.epochs[log].items()},
                 ]
                 for log, covered in state.covered.items()
             ],
@@ -92,12 +101,13 @@ def state_to_json(state: ArchiveState) -> bytes:
             "expired": [_gone_value(one) for one in state.expired.values()],
             "expired_before_ms": state.expired_before_ms,
             "lost": [_gone_value(one) for one in state.lost.values()],
+            "damaged": [[*log, _spans_value(spans)] for log, spans in state.damaged.items()],
         }
     )
 
 
 def state_from_json(text: bytes, name: str) -> ArchiveState:
-    """Raises `TidelogError`."""
+    """Raises as `commit_from_json`."""
     value = _value(text, name)
     try:
         state = ArchiveState(value["number"], batches=value["batches"])
@@ -114,6 +124,8 @@ def state_from_json(text: bytes, name: str) -> ArchiveState:
             state.expired = _by_log(value["expired"])
             state.expired_before_ms = value["expired_before_ms"]
             state.lost = _by_log(value["lost"])
+            damaged = (_damaged_offsets(*fields) for fields in value.get("damaged", ()))
+            state.damaged = {one.log: one.offsets for one in damaged}
     except (KeyError, TypeError, ValueError) as error:
         raise _unreadable(name, repr(error)) from error
     return state
@@ -124,7 +136,18 @@ def _epochs_value(epochs: Mapping[int, Span]) -> dict[str, list[int]]:
 
 
 def _gone_value(gone: GoneRows) -> list[Any]:
-    return [*gone.log, gone.rows, [list(span) for span in gone.offsets]]
+    return [*gone.log, gone.rows, _spans_value(gone.offsets)]
+
+
+def _spans_value(spans: Iterable[Span]) -> list[list[int]]:
+    return [list(span) for span in spans]
+
+
+def _damaged_offsets(
+    topic: str, topic_id: str, partition: int, offsets: list[list[int]], rows: int = 0
+) -> DamagedOffsets:
+    spans = tuple(Span(*span) for span in offsets)
+    return DamagedOffsets(LogId(topic, topic_id, partition), spans, rows)
 
 
 def _by_log(values: list[list[Any]]) -> dict[LogId, GoneRows]:
@@ -157,24 +180,41 @@ def _read_range(
     )
 
 
-def _text(value: Any) -> bytes:
+def _text(value: dict[str, Any]) -> bytes:
+    return _dumped({**value, _SHA256: _sha256(value)})
+
+
+def _dumped(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _sha256(value: Any) -> str:
+    return hashlib.sha256(_dumped(value)).hexdigest()
 
 
 def _value(text: bytes, name: str) -> Any:
     try:
         value = json.loads(text)
         version = value["version"]
-    except (ValueError, KeyError, TypeError) as error:
+        checksum = value.pop(_SHA256, None)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _unreadable(name, repr(error)) from error
-    if version not in _KNOWN:
-        raise _unreadable(name, f"it has version {version!r}, this is {VERSION}")
+    if checksum is not None and checksum != _sha256(value):
+        raise _unreadable(name, "its SHA-256 is not the one it was written with")
+    if isinstance(version, int) and version > VERSION:
+        raise _of_later_version(name, version)
+    if version not in _KNOWN or (checksum is None and version >= _WITH_SHA256):
+        raise _unreadable(name, f"it has version {version!r} and no SHA-256")
     return value
 
 
-def _unreadable(name: str, why: str) -> TidelogError:
+def _of_later_version(name: str, version: int) -> TidelogError:
     return TidelogError(
         ErrorCode.INVALID_REQUEST,
-        f"{name} is no part of an archive that can be read here ({why}); restore it, or go on with "
-        "the version that wrote it",
+        f"{name} has version {version}, and this is {VERSION}: continue with the release that "
+        "wrote it",
     )
+
+
+def _unreadable(name: str, why: str) -> DamagedCommitError:
+    return DamagedCommitError(f"{name} is no part of an archive that can be read here ({why})")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
-from tidelog_pipeline.archive.spans import LogId, Span, fewer, united
+from tidelog_pipeline.archive.spans import LogId, Span, fewer, remaining, united
 
 # Of a partition: where times are not in the order of offsets, those of expired rows have gaps.
 MAX_EXPIRED_SPANS = 64
@@ -52,6 +52,16 @@ class GoneRows(NamedTuple):
     offsets: tuple[Span, ...]
 
 
+class DamagedOffsets(NamedTuple):
+    """Offsets whose records the log could not give, since the last disk that held them has damaged
+    them: they are not archived, and a back-fill reads them again. `rows`: how many of them the
+    archive had until their file was lost."""
+
+    log: LogId
+    offsets: tuple[Span, ...]
+    rows: int = 0
+
+
 class Commit(NamedTuple):
     """`staging`: the directory that holds its files until they are published. `query` and
     `batch`: of the micro-batch that it is of, or "" and -1. `replaces`: the hour whose files
@@ -60,7 +70,8 @@ class Commit(NamedTuple):
     `removed`: paths of files that are removed, or moved out of readers' sight if
     `keeps_removed`; the archive need not know them. `expired`: rows of removed files that were
     removed on purpose; `expired_before_ms`: rows of earlier hours are expired from now on; 0: this
-    is not a commit of `expire`. `lost`: rows that neither files nor logs have any more."""
+    is not a commit of `expire`. `lost`: rows that neither files nor logs have any more.
+    `damaged`: what was left out of the ranges that it has read."""
 
     staging: str
     committed_at_ms: int
@@ -74,6 +85,7 @@ class Commit(NamedTuple):
     expired: tuple[GoneRows, ...] = ()
     expired_before_ms: int = 0
     lost: tuple[GoneRows, ...] = ()
+    damaged: tuple[DamagedOffsets, ...] = ()
 
 
 @dataclass(slots=True)
@@ -81,7 +93,8 @@ class ArchiveState:
     """All commits up to `number`. `files`: of each hour, by path. `covered`: the offsets that were
     read; `epochs`: by log and leader epoch, those whose records were archived. `rows`: those that
     the files have. `unread`: records that their schema could not read. `expired`, `lost`: rows
-    that are no longer there, on purpose and otherwise."""
+    that are no longer there, on purpose and otherwise. `damaged`: offsets that were left out, and
+    are not `covered`."""
 
     number: int = 0
     files: dict[str, dict[str, AddedFile]] = field(default_factory=dict)
@@ -93,6 +106,7 @@ class ArchiveState:
     expired: dict[LogId, GoneRows] = field(default_factory=dict)
     expired_before_ms: int = 0
     lost: dict[LogId, GoneRows] = field(default_factory=dict)
+    damaged: dict[LogId, tuple[Span, ...]] = field(default_factory=dict)
 
     def apply(self, commit: Commit) -> None:
         self.number += 1
@@ -111,6 +125,8 @@ class ArchiveState:
             self._apply_gone(gone, self.expired, MAX_EXPIRED_SPANS)
         for gone in commit.lost:
             self._apply_gone(gone, self.lost)
+        for one in commit.damaged:
+            self._apply_damaged(one)
 
     def _apply_removed(self, path: str) -> None:
         hour = path.rpartition("/")[0]
@@ -136,9 +152,27 @@ class ArchiveState:
         epochs = self.epochs.setdefault(log, {})
         for epoch, span in read.epochs.items():
             epochs[epoch] = united([*epochs.get(epoch, ()), span])
+        self._set_damaged(log, remaining(self.damaged.get(log, ()), [read.offsets]))
 
-    def has_batch(self, query: str, batch: int) -> bool:
-        return self.batches.get(query, -1) >= batch
+    def _apply_damaged(self, one: DamagedOffsets) -> None:
+        log = one.log
+        self.covered[log] = remaining(self.covered.get(log, ()), one.offsets)
+        self.rows[log] = self.rows.get(log, 0) - one.rows
+        self.unread.setdefault(log, 0)
+        epochs = self.epochs.setdefault(log, {})
+        for epoch, spans in epochs.items():
+            epochs[epoch] = remaining(spans, one.offsets)
+        self._set_damaged(log, united([*self.damaged.get(log, ()), *one.offsets]))
+
+    def _set_damaged(self, log: LogId, offsets: tuple[Span, ...]) -> None:
+        self.damaged.pop(log, None)
+        if offsets:
+            self.damaged[log] = offsets
+
+    def read_to(self, log: LogId) -> int:
+        """After the last offset that was read or left out."""
+        known = [*self.covered.get(log, ()), *self.damaged.get(log, ())]
+        return max((span.end for span in known), default=0)
 
     @property
     def all_files(self) -> list[AddedFile]:
@@ -157,6 +191,15 @@ class Archived(NamedTuple):
     log: LogId
     leader_epoch: int
     offsets: Span
+
+    @classmethod
+    def all_of(cls, state: ArchiveState) -> list[Self]:
+        return [
+            cls(log, epoch, span)
+            for log, epochs in sorted(state.epochs.items())
+            for epoch, spans in sorted(epochs.items())
+            for span in spans
+        ]
 
     @classmethod
     def within(cls, state: ArchiveState, wanted: Iterable[tuple[LogId, Span]]) -> list[Self]:

@@ -79,7 +79,17 @@ class ArchiveConfig(PipelineConfig):
         return frozenset(name for one in ACTIONS.values() for name in one.model_fields)
 
 
-class ArchivingConfig(ArchiveConfig, BrokersConfig):
+class LogReadingConfig(ArchiveConfig, BrokersConfig):
+    """What reads records that a log may have lost."""
+
+    on_data_loss: Literal["fail", "continue"] = Field(
+        default="fail",
+        description="where records were deleted, cut, or damaged on the last disk that held them: "
+        "run and backfill leave them out and record their offsets, reconcile compares the others",
+    )
+
+
+class ArchivingConfig(LogReadingConfig):
     """What writes records to an archive."""
 
     topics: NameList = Field(default=[], description="names of topics, separated by commas")
@@ -154,11 +164,6 @@ class RunConfig(ArchivingConfig, CompactConfig):
         description="goes on until it is stopped, with a commit so often; default: ends when all "
         "is archived that there was",
     )
-    on_data_loss: Literal["fail", "continue"] = Field(
-        default="fail",
-        description="where records were deleted, cut, or damaged on the last disk that held them, "
-        "before they were archived",
-    )
     compaction: bool = Field(
         default=True, description="whether hours are compacted, too; see the action compact"
     )
@@ -186,7 +191,7 @@ class BackfillConfig(ArchivingConfig):
     )
 
 
-class ReconcileConfig(ArchiveConfig, BrokersConfig):
+class ReconcileConfig(LogReadingConfig):
     """Counts by partition what the log has and what the archive has; changes nothing."""
 
     deep: bool = Field(

@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import structlog
 from pyspark.sql import DataFrame, SparkSession
@@ -18,7 +19,8 @@ from tidelog.spark.cluster_lookups import new_lookups
 from tidelog.spark.filters import Narrowed
 from tidelog.spark.option_values import OptionError
 from tidelog.spark.options import BOOTSTRAP, ReadOptions
-from tidelog_pipeline.archive.archive_log import CHECKPOINT, FORM, ArchiveLog
+from tidelog_pipeline.archive.archive_errors import DamagedCommitError, UnnamedFilesError
+from tidelog_pipeline.archive.archive_log import CHECKPOINT, ArchiveLog
 from tidelog_pipeline.archive.cluster import LogsNow, logs_now, matching_logs, sample_values
 from tidelog_pipeline.archive.compacting import compact
 from tidelog_pipeline.archive.compaction import hours_to_compact
@@ -33,26 +35,23 @@ from tidelog_pipeline.archive.config import (
     RepairConfig,
     RunConfig,
 )
+from tidelog_pipeline.archive.damaged_records import left_out
 from tidelog_pipeline.archive.expiring import expire
 from tidelog_pipeline.archive.expiry import hours_before, whole_hours_ms
 from tidelog_pipeline.archive.file_checks import absent_or_cut
 from tidelog_pipeline.archive.form_choice import wanted_form
+from tidelog_pipeline.archive.kept_form import keep_form, kept_form
 from tidelog_pipeline.archive.offsets_text import by_partition
 from tidelog_pipeline.archive.places import find_missing, topic_of
 from tidelog_pipeline.archive.planned_offsets import Planned
 from tidelog_pipeline.archive.ranges import range_options, time_ms
-from tidelog_pipeline.archive.reading import read_ranges_of_logs
+from tidelog_pipeline.archive.reading import loss_options, read_ranges_of_logs
+from tidelog_pipeline.archive.reconciliation import damaged_text
 from tidelog_pipeline.archive.reconciling import reconcile
 from tidelog_pipeline.archive.repairing import Repairer, restored_text
 from tidelog_pipeline.archive.restoring import Restorer
 from tidelog_pipeline.archive.spans import LogId, Span, slices
-from tidelog_pipeline.archive.value_form import (
-    ValueForm,
-    check_samples,
-    form_from_json,
-    form_in_force,
-    form_to_json,
-)
+from tidelog_pipeline.archive.value_form import ValueForm, check_samples, form_in_force
 from tidelog_pipeline.archive.writing import ArchiveWriter
 from tidelog_pipeline.commands import load_action
 from tidelog_pipeline.running import EXIT_DONE, EXIT_FOUND, run
@@ -101,7 +100,7 @@ class _Writer:
         self._is_sound = True
 
     def act(self, config: ArchiveConfig) -> int:
-        lost = self._log.recover()
+        lost = self._recovered(config)
         for path in lost:
             self._report(f"{path} of the last commit is missing")
         if isinstance(config, RunConfig):
@@ -117,6 +116,22 @@ class _Writer:
         # A back-fill or a repair has taken what it wrote again off the list.
         is_sound = self._is_sound and not set(lost) & set(self._log.state.paths)
         return EXIT_DONE if is_sound else EXIT_FOUND
+
+    def _recovered(self, config: ArchiveConfig) -> list[str]:
+        """Lost files of the last commit. A repair continues without damaged commits."""
+        try:
+            return self._log.recover()
+        except UnnamedFilesError:
+            if not isinstance(config, RepairConfig):
+                raise
+            return self._log.finish_last()
+        except DamagedCommitError:
+            if not isinstance(config, RepairConfig):
+                raise
+        for problem in self._log.load_readable(keep=not config.dry_run):
+            self._is_sound = False
+            _say(f"DAMAGED: {problem}")
+        return [] if config.dry_run else self._log.finish_last()
 
     def _find(self, problem: str) -> None:
         """What is wrong with the archive, and does not keep this action from its work."""
@@ -138,7 +153,7 @@ class _Writer:
         began = {log: span.first for log, span in now.items()}
 
         def archive(frame: DataFrame, batch: int) -> None:
-            writer.write_batch(frame, batch, began, exact=config.on_data_loss == "fail")
+            writer.write_batch(frame, batch, began)
             if config.compaction and config.every_seconds is not None:
                 self._compact_now_and_then(config)
 
@@ -171,8 +186,7 @@ class _Writer:
                 **chosen,
                 **{BOOTSTRAP: config.bootstrap_servers},
                 startingOffsets=by_partition(began) if began else "earliest",
-                failOnDataLoss=str(config.on_data_loss == "fail").lower(),
-                onDamage="fail" if config.on_data_loss == "fail" else "skip",
+                **loss_options(config.on_data_loss),
                 includeHeaders="true",
                 maxOffsetsPerTrigger=str(config.max_offsets),
             )
@@ -207,9 +221,17 @@ class _Writer:
         # Of what is begun again, what is committed already is read, and not written.
         for part in slices(found, config.max_offsets):
             frame = read_ranges_of_logs(
-                self._spark, config.bootstrap_servers, part, includeHeaders="true"
+                self._spark,
+                config.bootstrap_servers,
+                part,
+                includeHeaders="true",
+                **loss_options(config.on_data_loss),
             )
-            writer.write(frame, {log: Planned(*part[log]) for log in part})
+            if config.on_data_loss == "fail":
+                writer.write(frame, {log: Planned(*part[log]) for log in part})
+            else:
+                ends = {log: Planned(None, span.end) for log, span in part.items()}
+                writer.write(frame, ends, firsts={log: s.first for log, s in part.items()})
         self._restore_within(config, writer, found)
         topics = {log.topic for log in found}
         self._tell(before, logs_now(config.bootstrap_servers, topics, must_exist=False))
@@ -237,12 +259,16 @@ class _Writer:
 
     def _repair(self, config: RepairConfig) -> None:
         log = self._log
-        kept = log.own.read(FORM)
-        form = ValueForm() if kept is None else form_from_json(kept, FORM)
-        writer = ArchiveWriter(log, form, self._clock)
+        form = kept_form(log)
+        if form is not None and not config.dry_run:
+            keep_form(log.own, form)
+        writer = ArchiveWriter(log, form or ValueForm(), self._clock)
         restorer = self._restorer(writer, config.bootstrap_servers, config.max_offsets)
         repairer = Repairer(self._spark, log, writer, restorer, _say)
-        self._is_sound = repairer.plan() if config.dry_run else repairer.repair()
+        if config.dry_run:
+            self._is_sound &= repairer.plan()
+        else:
+            self._is_sound = repairer.repair()
 
     def _restorer(self, writer: ArchiveWriter, bootstrap: str, max_offsets: int) -> Restorer:
         return Restorer(self._spark, writer, bootstrap, max_offsets, self._log.state)
@@ -266,17 +292,17 @@ class _Writer:
     def _writer(self, config: ArchivingConfig, now: LogsNow) -> ArchiveWriter:
         """Raises `OptionError` where none of a topic's values is of the schema that a new archive
         is to have. What one that is there gets later has to go on, whatever it is."""
-        own = self._log.own
-        kept = own.read(FORM)
-        form = form_in_force(
-            wanted_form(config), None if kept is None else form_from_json(kept, FORM)
-        )
+        kept = kept_form(self._log)
+        form = form_in_force(wanted_form(config), kept)
         if kept is None:
             for topic in sorted({log.topic for log in now}):
                 of_topic = {log: span for log, span in now.items() if log.topic == topic}
                 check_samples(form, sample_values(config.bootstrap_servers, of_topic))
-            own.create(FORM, form_to_json(form))
-        return ArchiveWriter(self._log, form, self._clock, strict=config.strict)
+        keep_form(self._log.own, form)
+        find = None
+        if config.on_data_loss == "continue":
+            find = partial(left_out, config.bootstrap_servers)
+        return ArchiveWriter(self._log, form, self._clock, strict=config.strict, find_left_out=find)
 
     def _compact_now_and_then(self, config: CompactConfig) -> None:
         now_ms = self._clock.monotonic_ms()
@@ -302,10 +328,12 @@ class _Writer:
         state = self._log.state
         for log, rows in sorted(state.rows.items()):
             if log in now:
-                to = state.covered[log][-1].end if state.covered[log] else 0
+                to = state.read_to(log)
+                damaged = state.damaged.get(log)
                 _say(
                     f"{log}: {rows - before.get(log, 0)} records archived, {rows} in all, up to "
                     f"offset {to}; {max(now[log].end - to, 0)} offsets are waiting"
+                    + (f"; {damaged_text(damaged)}" if damaged else "")
                 )
         unread = sum(state.unread.values())
         if unread:
@@ -313,7 +341,13 @@ class _Writer:
 
 
 def _reconcile(spark: SparkSession, archive: ArchiveLog, config: ReconcileConfig) -> int:
-    found = reconcile(spark, archive, config.bootstrap_servers, deep=config.deep)
+    found = reconcile(
+        spark,
+        archive,
+        config.bootstrap_servers,
+        deep=config.deep,
+        fails_at_damage=config.on_data_loss == "fail",
+    )
     for path, why in sorted(found.damaged.items()):
         _say(f"DAMAGED: {path}: {why}; {REPAIR}")
     for report in found.logs:

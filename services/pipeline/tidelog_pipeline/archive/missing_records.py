@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import zip_longest
 from typing import NamedTuple
 
-from tidelog_pipeline.archive.commits import Archived, ArchiveState, GoneRows
+from tidelog_pipeline.archive.commits import Archived, ArchiveState, DamagedOffsets, GoneRows
 from tidelog_pipeline.archive.spans import LogId, Span, common, fewer, slices, united, without
 
 # A partition is read in so many ranges at most: each is a job of its own.
@@ -45,6 +45,16 @@ def missing_rows(
         for gap in without(span, [*present.get(epoch, ()), *lost])
     ]
     return MissingRows(log, rows, tuple(records))
+
+
+def without_damaged(missing: MissingRows, damaged: DamagedOffsets) -> MissingRows:
+    """The others."""
+    records = [
+        Archived(one.log, one.leader_epoch, left)
+        for one in missing.records
+        for left in without(one.offsets, damaged.offsets)
+    ]
+    return MissingRows(missing.log, missing.rows - damaged.rows, tuple(records))
 
 
 def readable(missing: MissingRows, now: Span | None) -> tuple[Span, ...]:

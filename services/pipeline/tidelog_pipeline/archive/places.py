@@ -72,13 +72,17 @@ def find_missing(
 def present_offsets(
     rows: DataFrame, logs: Collection[LogId]
 ) -> Mapping[LogId, Mapping[int, list[Span]]]:
-    """Runs of offsets without a gap, by leader epoch."""
+    """`runs_of_offsets` of these logs."""
     if not logs:
         return {}
     everywhere = Span(0, 2**63 - 1)
+    return runs_of_offsets(within_logs(rows, {log: [everywhere] for log in logs}))
+
+
+def runs_of_offsets(rows: DataFrame) -> dict[LogId, dict[int, list[Span]]]:
+    """Those without a gap, by leader epoch."""
     record = (*LOG_COLUMNS, "leader_epoch")
-    chosen = within_logs(rows, {log: [everywhere] for log in logs})
-    distinct = chosen.select(*record, "offset").distinct()
+    distinct = rows.select(*record, "offset").distinct()
     in_order = Window.partitionBy(*record).orderBy("offset")
     numbered = distinct.withColumn("run", sf.col("offset") - sf.row_number().over(in_order))
     runs = numbered.groupBy(*record, "run").agg(sf.min("offset"), sf.max("offset"))

@@ -26,7 +26,8 @@ def offsets_of(text: bytes, name: str) -> StreamOffsets:
         raise TidelogError(
             ErrorCode.INVALID_REQUEST,
             f"{name} is no list of offsets of one source as Spark writes it in version {_VERSION}: "
-            "go on with the version of Spark that wrote it, or begin with a new archive",
+            "continue with the version of Spark that wrote it, or remove the directory of the "
+            "checkpoint: the next run leaves out what is archived",
         )
     return from_value(json.loads(lines[2]))
 

@@ -13,6 +13,15 @@ from tidelog_pipeline.archive.rows import is_dated
 from tidelog_pipeline.archive.spans import LogId, Span
 
 
+def loss_options(on_data_loss: str) -> dict[str, str]:
+    """`on_data_loss`: "fail" or "continue"."""
+    fails = on_data_loss == "fail"
+    return {
+        "failOnDataLoss": str(fails).lower(),
+        "onDamage": "fail" if fails else "skip",
+    }
+
+
 def read_ranges_of_logs(
     spark: SparkSession, bootstrap: str, ranges: Mapping[LogId, Span], **options: str
 ) -> DataFrame:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tidelog_pipeline.archive.commits import ArchiveState, GoneRows
-from tidelog_pipeline.archive.spans import LogId, Span, common, united, without
+from tidelog_pipeline.archive.spans import LogId, Span, common, remaining, united, without
 
 
 class Counted(NamedTuple):
@@ -37,6 +37,18 @@ class InFiles(NamedTuple):
     distinct: int
 
 
+class LogDamage(NamedTuple):
+    """Of one log: offsets whose records its last disk has damaged. `archived`: those that the
+    archive has read before, with `rows` rows; `never_archived`: the others."""
+
+    archived: tuple[Span, ...] = ()
+    rows: int = 0
+    never_archived: tuple[Span, ...] = ()
+
+
+NO_DAMAGE = LogDamage()
+
+
 @dataclass(frozen=True, slots=True)
 class LogReport:
     """`now`: what the log has, None: it is gone. `compared`: the offsets of which records were
@@ -52,6 +64,8 @@ class LogReport:
     problems: tuple[str, ...]
     expired_rows: int = 0
     lost: GoneRows | None = None
+    damage: LogDamage = NO_DAMAGE
+    damaged_before: tuple[Span, ...] = ()
 
     def __str__(self) -> str:
         parts = [f"{self.log}: {self.compared_rows} records in the log and in the archive"]
@@ -63,6 +77,11 @@ class LogReport:
             parts.append(f"{self.expired_rows} were expired")
         if self.lost:
             parts.append(f"{self.lost.rows} are lost (offsets {spans_text(self.lost.offsets)})")
+        if self.damage.archived:
+            offsets = spans_text(self.damage.archived)
+            parts.append(f"{self.damage.rows} of what is damaged in the log (offsets {offsets})")
+        if self.damaged_before:
+            parts.append(damaged_text(self.damaged_before))
         if self.waiting.size:
             parts.append(f"offsets {_told(self.waiting)} wait for the next run")
         if self.unread:
@@ -80,9 +99,9 @@ def compared_offsets(state: ArchiveState, log: LogId, now: Span | None) -> tuple
 def holes(state: ArchiveState, log: LogId, now: Span | None) -> tuple[Span, ...]:
     """What the log has and no run has read, but for its end, which the next run reads."""
     covered = state.covered.get(log, ())
-    if now is None or not covered:
+    if now is None:
         return ()
-    return without(Span(now.first, min(covered[-1].end, now.end)), covered)
+    return without(Span(now.first, min(state.read_to(log), now.end)), covered)
 
 
 def report(
@@ -94,16 +113,29 @@ def report(
     in_archive: Mapping[int, Counted],
     full_holes: Iterable[Span],
     differing: Sequence[Difference] = (),
+    damage: LogDamage = NO_DAMAGE,
+    *,
+    has_unnamed_files: bool = False,
 ) -> LogReport:
     """`in_log`, `in_archive`: of the offsets that are compared, by leader epoch. `full_holes`:
     those of the holes where the log has records. `differing`: rows that are not as their records
-    are."""
-    rows, covered = state.rows.get(log, 0), state.covered.get(log, ())
+    are. `damage`: its offsets are not compared. `has_unnamed_files`: the topic has files that no
+    commit names, and that may have what was never archived."""
+    rows, damaged_before = state.rows.get(log, 0), state.damaged.get(log, ())
     problems = [
-        f"offsets {_told(hole)} have records, and were never archived; archive them by "
-        f'`archive backfill --since \'{{"{log.topic}": {{"{log.partition}": {hole.first}}}}}\'`'
+        f"offsets {_told(hole)} have records, and were never archived; {_advice(log, hole)}"
+        if not has_unnamed_files
+        else f"offsets {_told(hole)} have records, and no commit has them; files that no commit "
+        "names may: run `archive repair`, and no back-fill before"
         for hole in full_holes
     ]
+    unknown = remaining(damage.never_archived, damaged_before)
+    if unknown:
+        problems.append(
+            f"offsets {spans_text(unknown)} were never archived, and are damaged in the log; "
+            "record that by `archive backfill --on-data-loss continue`, with --since and --until "
+            "around them"
+        )
     if files.rows != rows:
         problems.append(f"its files have {files.rows} rows, and by its commits they are {rows}")
     if files.distinct != files.rows:
@@ -117,20 +149,26 @@ def report(
             f"{spans_text(offsets)}"
         )
     compared = sum(counted.rows for counted in in_archive.values())
-    read_to = covered[-1].end if covered else 0
-    waiting = Span(0, 0) if now is None else Span(max(read_to, now.first), now.end)
+    waiting = Span(0, 0) if now is None else Span(max(state.read_to(log), now.first), now.end)
     return LogReport(
         log,
         now,
         rows,
         state.unread.get(log, 0),
         compared,
-        max(files.rows - compared, 0),
+        max(files.rows - compared - damage.rows, 0),
         waiting,
         tuple(problems),
         state.expired[log].rows if log in state.expired else 0,
         state.lost.get(log),
+        damage,
+        damaged_before,
     )
+
+
+def _advice(log: LogId, hole: Span) -> str:
+    since = f'{{"{log.topic}": {{"{log.partition}": {hole.first}}}}}'
+    return f"archive them by `archive backfill --since '{since}'`"
 
 
 def _epoch_problem(epoch: int, in_log: Counted | None, in_archive: Counted | None) -> list[str]:
@@ -151,6 +189,10 @@ def _epoch_problem(epoch: int, in_log: Counted | None, in_archive: Counted | Non
         f"of leader epoch {epoch} the log has {in_log.rows} records and the archive "
         f"{in_archive.rows}"
     ]
+
+
+def damaged_text(offsets: Sequence[Span]) -> str:
+    return f"offsets {spans_text(offsets)} were damaged before they were archived"
 
 
 def spans_text(spans: Sequence[Span]) -> str:

@@ -2,37 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from tidelog.client.sync import SyncConsumer
-from tidelog.model import TopicPartition
-from tidelog_pipeline.archive.archive_log import FORM, ArchiveLog, Seen
+from tidelog.errors import ErrorCode, RecordsDamagedError
+from tidelog_pipeline.archive.archive_log import ArchiveLog, Seen, unnamed
 from tidelog_pipeline.archive.cluster import LogsNow, logs_now
 from tidelog_pipeline.archive.commits import ArchiveState
+from tidelog_pipeline.archive.damaged_records import Prober, left_out, new_prober
 from tidelog_pipeline.archive.file_checks import absent_or_cut, damaged
-from tidelog_pipeline.archive.places import LOG_COLUMNS, places, topic_of
+from tidelog_pipeline.archive.kept_form import kept_form
+from tidelog_pipeline.archive.places import LOG_COLUMNS, places, present_offsets, topic_of
 from tidelog_pipeline.archive.reading import read_ranges_of_logs, without_expired
 from tidelog_pipeline.archive.reconciliation import (
+    NO_DAMAGE,
     Counted,
     Difference,
     InFiles,
+    LogDamage,
     LogReport,
     compared_offsets,
     holes,
     report,
+    spans_text,
 )
 from tidelog_pipeline.archive.span_join import is_within_logs, with_topic_id
-from tidelog_pipeline.archive.spans import LogId, Span
+from tidelog_pipeline.archive.spans import LogId, Span, remaining, united
 from tidelog_pipeline.archive.value_comparison import differences
-from tidelog_pipeline.archive.value_form import ValueForm, form_from_json
+from tidelog_pipeline.archive.value_form import ValueForm
 from tidelog_pipeline.session import QUERY_ERRORS
 
-# Until a leader has told whether there is a record.
-_PROBE_MS = 30_000
 # Where files or records that were to be counted go away meanwhile.
 _ATTEMPTS = 5
 
@@ -68,15 +70,27 @@ class _Looked(NamedTuple):
     @property
     def damaged(self) -> dict[str, str]:
         missing = sorted(set(self.seen.state.paths) - set(self.seen.files))
-        return {**dict.fromkeys(missing, "it is missing"), **self.wrong}
+        absent = dict.fromkeys(missing, "it is missing")
+        return {**absent, **dict.fromkeys(self.unnamed, "no commit names it"), **self.wrong}
+
+    @property
+    def unnamed(self) -> list[str]:
+        return unnamed(self.seen.files, self.seen.state)
 
 
 def reconcile(
-    spark: SparkSession, archive: ArchiveLog, bootstrap: str, *, deep: bool = False
+    spark: SparkSession,
+    archive: ArchiveLog,
+    bootstrap: str,
+    *,
+    deep: bool = False,
+    fails_at_damage: bool = True,
 ) -> Reconciled:
     """Of each log of the topics that the archive has read. Reads all that is compared once more
     from its leaders. A run may archive and compact meanwhile. `deep`: reads every byte of the
-    files, and compares every row with its record. Raises `TidelogError`."""
+    files, and compares every row with its record. `fails_at_damage`: records that the log can no
+    longer give, and that the archive does not know as damaged, are a `RecordsDamagedError`; else
+    they are left out. Raises `TidelogError`."""
     root = archive.directory.root
     unreadable: dict[str, str] = {}
     for number in range(1, _ATTEMPTS + 1):
@@ -91,7 +105,7 @@ def reconcile(
         known = {path: why for path, why in unreadable.items() if path in there}
         looked = _Looked(seen, now, {**known, **wrong})
         try:
-            return _reconciled(spark, archive, bootstrap, looked, deep=deep)
+            return _reconciled(spark, archive, bootstrap, looked, deep, fails_at_damage)
         except QUERY_ERRORS:
             if number == _ATTEMPTS:
                 raise
@@ -113,21 +127,40 @@ def _is_overtaken(archive: ArchiveLog, bootstrap: str, seen: Seen, now: LogsNow)
 
 
 def _reconciled(
-    spark: SparkSession, archive: ArchiveLog, bootstrap: str, looked: _Looked, *, deep: bool
+    spark: SparkSession,
+    archive: ArchiveLog,
+    bootstrap: str,
+    looked: _Looked,
+    deep: bool,
+    fails_at_damage: bool,
 ) -> Reconciled:
     state, now = looked.seen.state, looked.now
-    compared = {log: compared_offsets(state, log, now.get(log)) for log in state.covered}
+    compared: _Compared = {log: compared_offsets(state, log, now.get(log)) for log in state.covered}
     # First: retention may delete what is compared.
-    in_log = _counted_in_log(spark, bootstrap, compared, state.expired_before_ms)
+    log_rows = _rows_of_log(spark, bootstrap, compared)
+    in_log = _counted_in_log(log_rows, compared, state.expired_before_ms)
     rows = places(spark, archive.directory.root, looked.readable)
     in_files = _files(rows)
-    in_archive = _counts(without_expired(rows, state.expired_before_ms), compared)
+    archived = without_expired(rows, state.expired_before_ms)
+    in_archive = _counts(archived, compared)
+    full, damage = _holes(bootstrap, state, now)
+    differing_logs = [log for log in compared if in_log.get(log) != in_archive.get(log)]
+    unreadable = _unreadable(bootstrap, log_rows, compared, differing_logs)
+    if unreadable:
+        compared = {log: remaining(s, unreadable.get(log, ())) for log, s in compared.items()}
+        in_archive = _counts(archived, compared)
+        there = _counts(archived, unreadable)
+        for log, spans in unreadable.items():
+            count = sum(counted.rows for counted in there.get(log, {}).values())
+            damage[log] = damage.get(log, NO_DAMAGE)._replace(archived=spans, rows=count)
+    if fails_at_damage:
+        _fail_at_new(damage, state)
     differing: Mapping[LogId, list[Difference]] = {}
     if deep:
-        form = _form(archive)
+        form = kept_form(archive) or ValueForm()
         root, before_ms = archive.directory.root, state.expired_before_ms
         differing = differences(spark, root, form, bootstrap, looked.readable, compared, before_ms)
-    full = _full_holes(bootstrap, state, now)
+    topics = {topic_of(path) for path in looked.unnamed}
     reports = [
         report(
             state,
@@ -138,16 +171,13 @@ def _reconciled(
             in_archive.get(log, {}),
             full.get(log, ()),
             differing.get(log, ()),
+            damage.get(log, NO_DAMAGE),
+            has_unnamed_files=log.topic in topics,
         )
         # Partitions that nobody has read yet, too.
         for log in sorted({*state.covered, *now})
     ]
     return Reconciled(looked.damaged, reports)
-
-
-def _form(archive: ArchiveLog) -> ValueForm:
-    kept = archive.own.read(FORM)
-    return ValueForm() if kept is None else form_from_json(kept, FORM)
 
 
 def _files(places: DataFrame) -> dict[LogId, InFiles]:
@@ -173,37 +203,68 @@ def _is_compared(compared: _Compared) -> Column:
     return is_within_logs(SparkSession.active(), compared)
 
 
-def _counted_in_log(
-    spark: SparkSession, bootstrap: str, compared: _Compared, expired_before_ms: int
-) -> _Counts:
+def _rows_of_log(spark: SparkSession, bootstrap: str, compared: _Compared) -> DataFrame | None:
+    """None: there is nothing to compare. Damaged records are looked for where it differs from the
+    files."""
     ranges = {log: Span(s[0].first, s[-1].end) for log, s in compared.items() if s}
     if not ranges:
-        return {}
+        return None
     columns = "topic,partition,leader_epoch,offset,timestamp"
-    read = read_ranges_of_logs(spark, bootstrap, ranges, columns=columns)
-    left = without_expired(read, expired_before_ms)
-    return _counts(with_topic_id(left, {log.topic: log.topic_id for log in ranges}), compared)
+    read = read_ranges_of_logs(spark, bootstrap, ranges, columns=columns, onDamage="skip")
+    return with_topic_id(read, {log.topic: log.topic_id for log in ranges})
 
 
-def _full_holes(bootstrap: str, state: ArchiveState, now: LogsNow) -> dict[LogId, tuple[Span, ...]]:
-    found: dict[LogId, tuple[Span, ...]] = {}
-    with SyncConsumer(bootstrap) as consumer:
+def _counted_in_log(rows: DataFrame | None, compared: _Compared, expired_before_ms: int) -> _Counts:
+    return {} if rows is None else _counts(without_expired(rows, expired_before_ms), compared)
+
+
+def _unreadable(
+    bootstrap: str, log_rows: DataFrame | None, compared: _Compared, logs: Iterable[LogId]
+) -> dict[LogId, tuple[Span, ...]]:
+    """Offsets of these logs that are compared and that the log cannot give."""
+    wanted = {log: compared[log] for log in logs if compared[log]}
+    if log_rows is None or not wanted:
+        return {}
+    present = present_offsets(log_rows, wanted)
+    gaps = {
+        log: remaining(spans, [s for runs in present.get(log, {}).values() for s in runs])
+        for log, spans in wanted.items()
+    }
+    return left_out(bootstrap, gaps)
+
+
+def _fail_at_new(damage: Mapping[LogId, LogDamage], state: ArchiveState) -> None:
+    new = {
+        log: united([*one.archived, *remaining(one.never_archived, state.damaged.get(log, ()))])
+        for log, one in sorted(damage.items())
+    }
+    new = {log: spans for log, spans in new.items() if spans}
+    if new:
+        first = next(iter(new.values()))
+        where = "; ".join(f"offsets {spans_text(spans)} of {log}" for log, spans in new.items())
+        raise RecordsDamagedError(
+            ErrorCode.RECORDS_DAMAGED,
+            f"{where} were damaged on the last disk that held them, and cannot be compared; to "
+            "compare the others set --on-data-loss to continue",
+            first_offset=first[0].first,
+            next_offset=first[0].end,
+        )
+
+
+def _holes(
+    bootstrap: str, state: ArchiveState, now: LogsNow
+) -> tuple[dict[LogId, tuple[Span, ...]], dict[LogId, LogDamage]]:
+    """Holes where the log has records, and what is damaged in the others."""
+    full: dict[LogId, tuple[Span, ...]] = {}
+    damage: dict[LogId, LogDamage] = {}
+    with new_prober(bootstrap) as consumer:
+        prober = Prober(consumer)
         for log in state.covered:
-            full = [h for h in holes(state, log, now.get(log)) if _has_record(consumer, log, h)]
-            if full:
-                found[log] = tuple(full)
-    return found
-
-
-def _has_record(consumer: SyncConsumer, log: LogId, hole: Span) -> bool:
-    """Offsets may be without one: those of a fence, and what an aborted attempt left out."""
-    partition = TopicPartition(log.topic, log.partition)
-    consumer.assign([partition])
-    consumer.seek(partition, hole.first)
-    for _ in range(_PROBE_MS // 200):
-        records = consumer.poll(200, 1)
-        if records:
-            return records[0].offset < hole.end
-        if (consumer.position(partition) or 0) >= hole.end:
-            return False
-    return True
+            probed = {hole: prober.probe(log, hole) for hole in holes(state, log, now.get(log))}
+            with_records = [hole for hole, one in probed.items() if one.record is not None]
+            damaged = united(span for one in probed.values() for span in one.damaged)
+            if with_records:
+                full[log] = tuple(with_records)
+            if damaged:
+                damage[log] = LogDamage(never_archived=damaged)
+    return full, damage

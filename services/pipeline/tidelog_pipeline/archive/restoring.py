@@ -9,13 +9,15 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 
 from tidelog_pipeline.archive.cluster import LogsNow, logs_now
-from tidelog_pipeline.archive.commits import Archived, ArchiveState, GoneRows
+from tidelog_pipeline.archive.commits import Archived, ArchiveState, DamagedOffsets, GoneRows
+from tidelog_pipeline.archive.damaged_records import left_out
 from tidelog_pipeline.archive.missing_records import (
     MissingRows,
     RestoredRows,
     lost_rows,
     readable,
     reads,
+    without_damaged,
 )
 from tidelog_pipeline.archive.reading import read_ranges_of_logs, without_expired
 from tidelog_pipeline.archive.span_join import only_archived
@@ -95,9 +97,26 @@ class Restorer:
             found.append(self._restored(one, _Written(rows, list(there)), now.get(one.log)))
         return found
 
-    def lost(self, missing: Iterable[MissingRows]) -> list[GoneRows]:
-        """What is lost if nothing more is written."""
+    def damaged(self, missing: Iterable[MissingRows]) -> list[DamagedOffsets]:
+        """What the logs cannot give of it, since it is damaged there."""
         listed = list(missing)
+        now = self._now(listed)
+        gaps = {one.log: readable(one, now.get(one.log)) for one in listed}
+        found = left_out(self._bootstrap, gaps)
+        return [
+            DamagedOffsets(one.log, spans, min(one.rows, sum(span.size for span in spans)))
+            for one in listed
+            if (spans := found.get(one.log))
+        ]
+
+    def lost(
+        self, missing: Iterable[MissingRows], damaged: Iterable[DamagedOffsets] = ()
+    ) -> list[GoneRows]:
+        """What is lost if nothing more is written, but for what is `damaged`."""
+        known = {one.log: one for one in damaged}
+        listed = [
+            without_damaged(one, known[one.log]) if one.log in known else one for one in missing
+        ]
         now = self._now(listed)
         found = (self._restored(one, _Written(), now.get(one.log)).lost for one in listed)
         return [one for one in found if one is not None]

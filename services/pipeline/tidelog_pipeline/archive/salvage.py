@@ -1,8 +1,9 @@
-"""Reads what damaged files still have: the rows before the first damaged page of each row group."""
+"""Reads what files that `repair` took out of the table have: of damaged ones the rows before the
+first damaged page of each row group."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,22 +12,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from tidelog_pipeline.archive.commits import Archived
 from tidelog_pipeline.archive.rows import PARTITIONED_BY
-from tidelog_pipeline.archive.span_join import only_archived
 
 # A damaged page is found in a batch of so many rows, none of which are had.
 _BATCH_ROWS = 256
 
 
-def salvaged_rows(
-    spark: SparkSession, root: Path, schema: StructType, wanted: Iterable[Archived]
-) -> DataFrame | None:
-    """Those of `wanted` that the Parquet files below `root` have, once each; None: there are no
-    files. `schema`: of an archive's rows. The paths end as those of the table."""
+def salvaged_rows(spark: SparkSession, root: Path, schema: StructType) -> DataFrame | None:
+    """Those that the Parquet files below `root` have, once each; None: there are no files.
+    `schema`: of an archive's rows. The paths end as those of the table."""
     paths = [(str(path),) for path in sorted(root.rglob("*.parquet"))]
-    records = list(wanted)
-    if not paths or not records:
+    if not paths:
         return None
     as_arrow = to_arrow_schema(schema, timezone="UTC")
 
@@ -36,7 +32,7 @@ def salvaged_rows(
                 yield from sound_rows(Path(path), as_arrow)
 
     files = spark.createDataFrame(paths, "path string").repartition(len(paths))
-    rows = only_archived(files.mapInArrow(read, schema), records)
+    rows = files.mapInArrow(read, schema)
     return rows.dropDuplicates(["topic_id", "partition", "leader_epoch", "offset"])
 
 

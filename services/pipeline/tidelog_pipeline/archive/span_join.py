@@ -51,9 +51,11 @@ def only_archived(frame: DataFrame, archived: Iterable[Archived]) -> DataFrame:
 
 
 def without_archived(frame: DataFrame, archived: Iterable[Archived]) -> DataFrame:
-    """The rows of the data source that are not among these records of the same topics."""
-    rows = _records(archived, by_id=False)
-    return frame.where(~_is_in_span(frame.sparkSession, _IN_LOG, rows)) if rows else frame
+    """The rows that are not among these records; `frame` as of `only_archived`."""
+    by_id = "topic_id" in frame.columns
+    key = _IN_FILES if by_id else _IN_LOG
+    rows = _records(archived, by_id=by_id)
+    return frame.where(~_is_in_span(frame.sparkSession, key, rows)) if rows else frame
 
 
 def with_topic_id(frame: DataFrame, topic_ids: Mapping[str, str]) -> DataFrame:

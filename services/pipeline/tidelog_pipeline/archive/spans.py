@@ -70,6 +70,12 @@ def without(whole: Span, parts: Iterable[Span]) -> tuple[Span, ...]:
     return tuple(left)
 
 
+def remaining(spans: Iterable[Span], parts: Iterable[Span]) -> tuple[Span, ...]:
+    """What of `spans`, which do not overlap, no part has."""
+    listed = list(parts)
+    return united(left for span in spans for left in without(span, listed))
+
+
 def common(whole: Span, parts: Iterable[Span]) -> tuple[Span, ...]:
     """What of `whole` some part has."""
     cut = (Span(max(part.first, whole.first), min(part.end, whole.end)) for part in parts)

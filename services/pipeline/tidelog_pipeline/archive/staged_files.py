@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog_pipeline.archive.commits import ReadRange
 from tidelog_pipeline.archive.planned_offsets import Planned
-from tidelog_pipeline.archive.spans import LogId, Span, by_epoch
+from tidelog_pipeline.archive.spans import LogId, Span, by_epoch, common
 
 
 class StagedRows(NamedTuple):
@@ -79,6 +79,29 @@ def read_ranges(
         epochs = by_epoch(first_of_rows, _first_offsets(rows))
         count, unread = sum(one.rows for one in rows), sum(one.unread for one in rows)
         found.append(ReadRange(log, read, count, unread, epochs))
+    return found
+
+
+def with_gaps(
+    staged: Iterable[StagedRows],
+    planned: Mapping[LogId, Planned],
+    archived: Mapping[LogId, Iterable[Span]],
+    firsts: Mapping[LogId, int],
+) -> dict[LogId, Span]:
+    """The ranges of which some offsets may have no row: those with fewer rows than offsets, and
+    those of which something was `archived` before. `firsts`: as of `ArchiveWriter.write`."""
+    rows: dict[LogId, int] = {}
+    first: dict[LogId, int] = dict(firsts)
+    for one in staged:
+        rows[one.log] = rows.get(one.log, 0) + one.rows
+        first[one.log] = min(one.first, first.get(one.log, one.first))
+    found = {}
+    for log, at in planned.items():
+        begins = [start for start in (at.first, first.get(log)) if start is not None]
+        span = Span(min(begins, default=at.end), at.end)
+        in_part = common(span, archived.get(log, ()))
+        if span.size and (in_part or span.size != rows.get(log, 0)):
+            found[log] = span
     return found
 
 

@@ -122,7 +122,8 @@ def form_from_json(text: bytes, name: str) -> ValueForm:
         )
     except (ValueError, KeyError, TypeError) as error:
         raise OptionError(
-            f"{name} tells of no form of values that is known here: {error}"
+            f"{name} tells of no form of values that is known here: {error}; restore it from a "
+            "backup of the state directory"
         ) from error
 
 

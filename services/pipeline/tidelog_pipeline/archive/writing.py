@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlparse
@@ -17,19 +17,31 @@ from tidelog.errors import ErrorCode, TidelogError
 from tidelog.spark.columns import COLUMNS, schema_of
 from tidelog.spark.stream_offsets import StreamOffsets
 from tidelog_pipeline.archive.archive_log import CHECKPOINT, ArchiveLog
-from tidelog_pipeline.archive.commits import AddedFile, Archived, Commit, GoneRows
+from tidelog_pipeline.archive.commits import (
+    AddedFile,
+    Archived,
+    Commit,
+    DamagedOffsets,
+    GoneRows,
+    ReadRange,
+)
 from tidelog_pipeline.archive.file_checks import described
+from tidelog_pipeline.archive.places import places, present_offsets, runs_of_offsets
 from tidelog_pipeline.archive.planned_offsets import Planned, ends_of, offsets_of, planned_ranges
 from tidelog_pipeline.archive.rows import PARTITIONED_BY, archive_rows
 from tidelog_pipeline.archive.span_join import without_archived
-from tidelog_pipeline.archive.spans import LogId, Span
+from tidelog_pipeline.archive.spans import LogId, Span, remaining
 from tidelog_pipeline.archive.staged_files import (
     StagedRows,
     check_whole,
     read_ranges,
     rows_of_files,
+    with_gaps,
 )
 from tidelog_pipeline.archive.value_form import ValueForm
+
+# Which offsets a read has left out, of those at which it got no record.
+FindLeftOut = Callable[[Mapping[LogId, tuple[Span, ...]]], Mapping[LogId, tuple[Span, ...]]]
 
 
 class _Staged(NamedTuple):
@@ -40,31 +52,37 @@ class _Staged(NamedTuple):
 
 class ArchiveWriter:
     """The one writer of an archive, whose lock it holds. `strict`: a value that is not of the
-    schema is an error, and nothing of what came with it is archived."""
+    schema is an error, and nothing of what came with it is archived. `find_left_out`: None where
+    reads leave nothing out: all of what is planned counts as read."""
 
     def __init__(
-        self, log: ArchiveLog, form: ValueForm, clock: Clock, *, strict: bool = False
+        self,
+        log: ArchiveLog,
+        form: ValueForm,
+        clock: Clock,
+        *,
+        strict: bool = False,
+        find_left_out: FindLeftOut | None = None,
     ) -> None:
         self._log = log
         self._form = form
         self._clock = clock
         self._strict = strict
+        self._find_left_out = find_left_out
 
-    def write_batch(
-        self, frame: DataFrame, batch: int, began: Mapping[LogId, int], *, exact: bool
-    ) -> None:
-        """A micro-batch of the query whose checkpoint the archive has; without effect where it was
-        committed before. `exact`: nothing of it may be lost, so that all of its offsets count as
-        read."""
+    def write_batch(self, frame: DataFrame, batch: int, began: Mapping[LogId, int]) -> None:
+        """A micro-batch of the query whose checkpoint the archive has. Of one that is repeated
+        nothing is written again, since its rows are there. (Its number does not tell: a checkpoint
+        that has lost its end, by a power failure or from a backup, gives it to other offsets.)"""
         query = self._query_id()
-        if self._log.state.has_batch(query, batch):
-            return
         end = self._offsets(batch)
         assert end is not None, "Spark writes them before a micro-batch begins"
-        planned = ends_of(end)
-        if exact:
-            planned = planned_ranges(self._offsets(batch - 1), end, began)
-        self.write(frame, planned, query, batch)
+        planned = planned_ranges(self._offsets(batch - 1), end, began)
+        if self._find_left_out is None:
+            self.write(frame, planned, query, batch)
+        else:
+            firsts = {log: at.first for log, at in planned.items() if at.first is not None}
+            self.write(frame, ends_of(end), query, batch, firsts)
 
     def write(
         self,
@@ -72,12 +90,15 @@ class ArchiveWriter:
         planned: Mapping[LogId, Planned],
         query: str = "",
         batch: int = -1,
+        firsts: Mapping[LogId, int] | None = None,
     ) -> Commit:
-        """Rows that are there already are left out."""
+        """Rows that are there already are left out. `firsts`: where reading was to begin, if
+        `planned` does not say it since something may be lost."""
         log = self._log
         wanted = [(one, Span(at.first or 0, at.end)) for one, at in planned.items()]
         archived = Archived.within(log.state, wanted)
         staged = self._staged(without_archived(frame, archived), planned)
+        left_out = self._left_out(frame.sparkSession, staged, planned, archived, firsts or {})
         commit = Commit(
             staged.location,
             self._clock.wall_ms(),
@@ -85,9 +106,30 @@ class ArchiveWriter:
             tuple(read_ranges(staged.rows, planned, [one.log for one in archived])),
             query,
             batch,
+            damaged=tuple(DamagedOffsets(one, spans) for one, spans in sorted(left_out.items())),
         )
         log.commit(commit)
         return commit
+
+    def _left_out(
+        self,
+        spark: SparkSession,
+        staged: _Staged,
+        planned: Mapping[LogId, Planned],
+        archived: Iterable[Archived],
+        firsts: Mapping[LogId, int],
+    ) -> Mapping[LogId, tuple[Span, ...]]:
+        there: dict[LogId, list[Span]] = {}
+        for one in archived:
+            there.setdefault(one.log, []).append(one.offsets)
+        wanted = with_gaps(staged.rows, planned, there, firsts)
+        if self._find_left_out is None or not wanted:
+            return {}
+        rows = places(spark, Path(staged.location), [file.path for file in staged.files])
+        for log, epochs in present_offsets(rows, wanted).items():
+            there.setdefault(log, []).extend(span for spans in epochs.values() for span in spans)
+        gaps = {log: remaining([span], there.get(log, ())) for log, span in wanted.items()}
+        return self._find_left_out(gaps)
 
     def write_again(
         self, frame: DataFrame, logs: Iterable[LogId], removed: tuple[str, ...] = ()
@@ -110,6 +152,34 @@ class ArchiveWriter:
             self._commit_again(staged.location, staged.files, ())
         return staged.rows
 
+    def write_found(self, rows: DataFrame) -> Mapping[LogId, Mapping[int, Sequence[Span]]]:
+        """Rows of files that no commit names. Returns their runs of offsets."""
+        staged = self._staged_rows(rows)
+        if not staged.files:
+            return {}
+        paths = [file.path for file in staged.files]
+        found = runs_of_offsets(places(rows.sparkSession, Path(staged.location), paths))
+        self._commit_found(staged.location, staged.files, found)
+        return found
+
+    def record_found(self, found: Mapping[LogId, Mapping[int, Sequence[Span]]]) -> None:
+        """Runs of offsets of rows in files that are known."""
+        self._commit_found(self._log.stage(), (), found)
+
+    def _commit_found(
+        self,
+        staging: str,
+        added: tuple[AddedFile, ...],
+        found: Mapping[LogId, Mapping[int, Sequence[Span]]],
+    ) -> None:
+        read = [
+            ReadRange(log, run, run.size, 0, {epoch: run})
+            for log, epochs in sorted(found.items())
+            for epoch, runs in epochs.items()
+            for run in runs
+        ]
+        self._log.commit(Commit(staging, self._clock.wall_ms(), added, tuple(read)))
+
     def remove(self, paths: tuple[str, ...]) -> None:
         """From the table; they are kept in the state directory."""
         self._commit_again(self._log.stage(), (), paths)
@@ -120,9 +190,11 @@ class ArchiveWriter:
         now_ms = self._clock.wall_ms()
         self._log.commit(Commit(staging, now_ms, added, removed=removed, keeps_removed=True))
 
-    def record_lost(self, lost: Iterable[GoneRows]) -> None:
-        """They are not looked for again."""
-        self._log.commit(Commit(self._log.stage(), self._clock.wall_ms(), lost=tuple(lost)))
+    def record_gone(self, lost: Iterable[GoneRows], damaged: Iterable[DamagedOffsets]) -> None:
+        """They are not looked for again, but for `damaged` ones by a back-fill."""
+        now_ms = self._clock.wall_ms()
+        commit = Commit(self._log.stage(), now_ms, lost=tuple(lost), damaged=tuple(damaged))
+        self._log.commit(commit)
 
     def _staged(self, frame: DataFrame, logs: Iterable[LogId]) -> _Staged:
         """Written and checked, and not committed."""

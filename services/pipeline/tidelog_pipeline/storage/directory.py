@@ -76,14 +76,14 @@ class Directory:
         target = self.at(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         writing = target.with_name(f".{target.name}.{os.getpid()}")
-        with writing.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
         try:
+            with writing.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
             os.link(writing, target)
         finally:
-            writing.unlink()
+            writing.unlink(missing_ok=True)
         sync_directory(target.parent)
 
     def publish(self, staged: str, path: str) -> None:

@@ -1,0 +1,89 @@
+"""Which records of a log its last disk has damaged, as the leader answers for each gap in what was
+read of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from tidelog.client.sync import SyncConsumer
+from tidelog.errors import ErrorCode, RecordsDamagedError, TidelogError
+from tidelog.model import TopicPartition
+from tidelog_pipeline.archive.cluster import logs_now
+from tidelog_pipeline.archive.spans import LogId, Span, common, united
+
+# So often a leader is asked for an offset before that is an error, and so long each waits.
+_POLLS, _POLL_MS = 150, 200
+# One batch at a time: each is of interest for its place alone.
+_FETCH_BYTES = 1
+
+
+class Probed(NamedTuple):
+    """What a log has within a span: `record`, the first offset that can be read, or None; and
+    `damaged` offsets before it."""
+
+    record: int | None
+    damaged: tuple[Span, ...]
+
+
+class Prober:
+    """A consumer that is asked for one span after another. Errors are `TidelogError`s."""
+
+    def __init__(self, consumer: SyncConsumer) -> None:
+        self._consumer = consumer
+
+    def probe(self, log: LogId, span: Span) -> Probed:
+        """Offsets may be without a record: those of a fence, and what an aborted attempt left out.
+        What retention has deleted counts as without one."""
+        partition = TopicPartition(log.topic, log.partition)
+        self._consumer.assign([partition])
+        self._consumer.seek(partition, span.first)
+        damaged: list[Span] = []
+        at, polls = span.first, 0
+        while at < span.end:
+            try:
+                batches = self._consumer.poll_batches(_POLL_MS, 1)
+            except RecordsDamagedError as error:
+                damaged += common(span, [Span(error.first_offset, error.next_offset)])
+                self._consumer.seek(partition, error.next_offset)
+                batches = []
+            if batches:
+                first = batches[0].first_offset
+                return Probed(first if first < span.end else None, united(damaged))
+            reached = self._consumer.position(partition) or 0
+            at, polls = max(at, reached), 0 if reached > at else polls + 1
+            if polls == _POLLS:
+                raise TidelogError(
+                    ErrorCode.REQUEST_TIMED_OUT,
+                    f"no leader of {log} answered for offset {at} within {_POLLS * _POLL_MS} ms; "
+                    "see what `tidelog explain` says of it",
+                )
+        return Probed(None, united(damaged))
+
+
+def new_prober(bootstrap: str) -> SyncConsumer:
+    return SyncConsumer(bootstrap, max_bytes=_FETCH_BYTES, on_out_of_range="earliest")
+
+
+def left_out(bootstrap: str, gaps: Mapping[LogId, Iterable[Span]]) -> dict[LogId, tuple[Span, ...]]:
+    """Which offsets a read with `onDamage=skip` has left out. `gaps`: offsets at which it got no
+    record. A record that can be read by now, since another replica leads, was left out as well."""
+    listed = {log: spans for log, spans in ((g, united(s)) for g, s in gaps.items()) if spans}
+    if not listed:
+        return {}
+    now = logs_now(bootstrap, {log.topic for log in listed}, must_exist=False)
+    found: dict[LogId, tuple[Span, ...]] = {}
+    with new_prober(bootstrap) as consumer:
+        prober = Prober(consumer)
+        for log, spans in listed.items():
+            there = common(now[log], spans) if log in now else ()
+            out = [piece for span in there for piece in _left_out(prober, log, span)]
+            if out:
+                found[log] = united(out)
+    return found
+
+
+def _left_out(prober: Prober, log: LogId, span: Span) -> list[Span]:
+    probed = prober.probe(log, span)
+    rest = [] if probed.record is None else [Span(probed.record, span.end)]
+    return [*probed.damaged, *rest]
