@@ -119,6 +119,7 @@ async def _prove(
     _say(
         f"{verdict}: {result.acknowledged:,} records acknowledged, {result.failed:,} failed, "
         f"{result.unknown:,} of unknown outcome, "
+        f"{result.unexplained} unexplained, {result.misblamed} misblamed, "
         f"{len(result.injected_kinds)} kinds of faults, {len(result.left_out)} left out; "
         f"{options.out}, {page}"
     )

@@ -20,6 +20,11 @@ AFTER_LEASE_OF_A_CRASH_MS = 2_000
 CRASH_SHOWN_MS = 1_000
 AFTER_LAG_MS = 1_000
 HANDED_OVER_MS = 1_000
+# A broker reports every second which partitions it has not been able to write for a second.
+DISK_REPORTED_MS = 2_000
+# A client that is rejected pauses for up to 1 s: after the last rejection by the full leader, and
+# once more after that one has answered that it leads no more.
+CLIENT_PAUSES_MS = 2_000
 # The controller is told, elects, and clients find the new leader.
 AFTER_LAG_AND_REPORT_MS = 3_000
 # A partition whose leader was deposed rests before the next one can be, the longer the more often
@@ -106,6 +111,17 @@ def _handed_over(_: Circumstances) -> Bound:
     return Bound(HANDED_OVER_MS, "1 s, where a leader gives up its partitions by itself")
 
 
+def _disk_full(seen: Circumstances) -> Bound:
+    """What it leads is handed over once the controller has the report. What it follows is written
+    again once it has left the ISR, as where a follower is cut off: it fetches, and appends
+    nothing."""
+    led_ms = DISK_REPORTED_MS + HANDED_OVER_MS + CLIENT_PAUSES_MS
+    followed_ms = seen.timings.lag_ms + AFTER_LAG_MS
+    if led_ms >= followed_ms:
+        return Bound(led_ms, "5 s: 2 s to report, 1 s to hand over, 2 s of clients' pauses")
+    return Bound(followed_ms, "replica_lag_time_max_ms + 1 s, where a full broker follows")
+
+
 def _follower_cut(seen: Circumstances) -> Bound:
     return Bound(seen.timings.lag_ms + AFTER_LAG_MS, "replica_lag_time_max_ms + 1 s")
 
@@ -186,7 +202,7 @@ KINDS: dict[str, Kind] = {
     "hang_answers": Kind(Ability.CLIENT_RELAY, 4, "clients, to which a leader's answers hang"),
     "delay_services": Kind(Ability.SERVICE_RELAY, 8, "all who ask a leader, 100 ms each way"),
     # Disks. Below the min ISR nothing is written that a full one could refuse.
-    "fill_disk": Kind(Ability.FULL_DISK, 8, "the busiest leader's disk", spares=1),
+    "fill_disk": Kind(Ability.FULL_DISK, 8, "the busiest leader's disk", _disk_full, spares=1),
     "flip_bit": Kind(
         Ability.DATA,
         3,

@@ -13,6 +13,7 @@ from typing import Protocol
 from faults.catalogue import Ability, Timings
 from faults.packet_rules import Packets
 from faults.relay import Counts, Manner
+from tidelog.client.service_round import Identity
 
 # How often `stir` starts and ends processes, and how long they run.
 STIRS = 3
@@ -121,6 +122,15 @@ class Cluster(Processes, Protocol):
 
     @property
     def own_routes(self) -> Mapping[str, str]: ...
+
+    @property
+    def services(self) -> Mapping[str, Identity]:
+        """Role and id of each broker and controller, by its advertised address."""
+
+    @property
+    def direct_routes(self) -> Mapping[str, str]:
+        """Where this harness reaches a service itself, with no relay between that would take a
+        connection for one that is down, instead of its advertised address."""
 
     @property
     def brokers(self) -> Sequence[str]: ...

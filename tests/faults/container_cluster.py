@@ -31,7 +31,13 @@ from faults.cluster import (
     Traffic,
 )
 from faults.commands import run_command
-from faults.compose_override import FAKETIME_DOCKERFILE, FAKETIME_TAG, clock_setting, override
+from faults.compose_override import (
+    FAKETIME_DOCKERFILE,
+    FAKETIME_TAG,
+    addresses,
+    clock_setting,
+    override,
+)
 from faults.container_network import Rules, ServiceRelay
 from faults.container_second import BROKER_PORT, ContainerSecond, read_log, remove
 from faults.local_cluster import state_of
@@ -39,6 +45,8 @@ from faults.relay import Manner
 from faults.relayed_traffic import RelayedTraffic, SharedRelay
 from faults.service_logs import told_ms
 from faults.small_disks import SmallDisk, make_data_dir, why_no_small_disks
+from tidelog.client.service_round import Identity
+from tidelog.inspection.explain.observed import BROKER, CONTROLLER
 from tidelog_runtime.local.ports import choose_port
 
 PROJECT = "tidelog-faults"
@@ -132,6 +140,20 @@ class Containers:
     @property
     def own_routes(self) -> Mapping[str, str]:
         return {_address(name): relay.address for name, relay in self._own_relays.items()}
+
+    @property
+    def services(self) -> Mapping[str, Identity]:
+        return {
+            _address(name): (role, int(name.rpartition("-")[2]))
+            for role, names in ((BROKER, BROKERS), (CONTROLLER, CONTROLLERS))
+            for name in names
+        }
+
+    @property
+    def direct_routes(self) -> Mapping[str, str]:
+        """Each container keeps its address in the bridge's network, which this machine reaches."""
+        fixed = addresses(SERVICES)
+        return {_address(name): f"{fixed[name]}:{_port(name)}" for name in (*BROKERS, *CONTROLLERS)}
 
     def data_dir(self, broker: str) -> Path:
         return self._data_dirs[broker]
@@ -367,10 +389,10 @@ class Containers:
     async def cut(self, service: str, others: Sequence[str], *, only_in: bool = False) -> Cut:
         name = self._fault_name()
         # One that is down has none, and is cut off already.
-        addresses = [address for other in others if (address := await self._ip(other))]
-        if others and not addresses:
+        found = [address for other in others if (address := await self._ip(other))]
+        if others and not found:
             raise ClusterFailedError(f"all that {service} is to be cut off from are down")
-        return await self._rules(name, service, packet_rules.cut(name, addresses, only_in=only_in))
+        return await self._rules(name, service, packet_rules.cut(name, found, only_in=only_in))
 
     async def drop(self, service: str, percent: int) -> Cut:
         name = self._fault_name()

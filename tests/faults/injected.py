@@ -13,12 +13,19 @@ from faults.plan import Step
 
 @dataclass(frozen=True, slots=True)
 class Strike:
-    """One time that a fault came. Times of one monotonic clock; `end_ms`: when it was healed."""
+    """One time that a fault came. Times of one monotonic clock; `begin_ms`: when its injection
+    began; `end_ms`: when it was healed. `measured_force`: from when it was in force until
+    healing began."""
 
     target: str
     begin_ms: int
     end_ms: int
     measures: Mapping[str, float]
+    measured_force: Window | None = None
+
+    @property
+    def in_force(self) -> Window:
+        return self.measured_force or Window(self.begin_ms, self.end_ms)
 
     @property
     def brokers(self) -> frozenset[str]:

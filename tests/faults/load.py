@@ -127,7 +127,8 @@ class Load:
         """A producer that can go on no longer is followed by another."""
         while not until.is_set():
             self._lives += 1
-            name = f"producer-{number}.{self._lives}"
+            life = self._lives
+            name = f"producer-{number}.{life}"
             acknowledgers = Acknowledgers()
             connections = self._connections(name, acknowledgers)
             producer = Producer(
@@ -138,7 +139,7 @@ class Load:
                 connections=connections,
             )
             async with producer:
-                writer = _Writer(self, name, self._lives, producer, acknowledgers)
+                writer = _Writer(self, name, life, producer, acknowledgers)
                 await writer.run(self._partitions, until)
             await asyncio.sleep(RETRY_PAUSE_S)
 

@@ -28,6 +28,8 @@ from faults.relay import Manner
 from faults.relayed_traffic import RelayedTraffic, SharedRelay
 from faults.service_logs import FileLog
 from faults.small_disks import SmallDisk
+from tidelog.client.service_round import Identity
+from tidelog.inspection.explain.observed import BROKER, CONTROLLER
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.local.cluster import LocalCluster, Programs
 from tidelog_runtime.local.process import LocalProcess
@@ -87,6 +89,7 @@ class LocalProcesses:
         self.routes: Mapping[str, str] = {}
         # Advertised addresses are this machine's.
         self.own_routes: Mapping[str, str] = {}
+        self.direct_routes: Mapping[str, str] = {}
 
     @property
     def brokers(self) -> Sequence[str]:
@@ -103,6 +106,15 @@ class LocalProcesses:
     @property
     def bootstrap(self) -> Sequence[str]:
         return [self._cluster.broker_address(_number(broker)) for broker in self.brokers]
+
+    @property
+    def services(self) -> Mapping[str, Identity]:
+        described = self._cluster.describe()
+        return {
+            part.address: (role, part.id)
+            for role, parts in ((BROKER, described.brokers), (CONTROLLER, described.controllers))
+            for part in parts
+        }
 
     def data_dir(self, broker: str) -> Path:
         return self._cluster.broker_data_dir(_number(broker))

@@ -111,6 +111,7 @@ async def inject(
         history.write(Nemesis(now_ms(), fault.kind))
         try:
             active = await INJECT[fault.kind](scene)
+            in_force_ms = now_ms()
             say(f"{fault.kind}: {active.target}")
             try:
                 await asyncio.sleep(fault.seconds)
@@ -118,11 +119,12 @@ async def inject(
                 late = partial(is_yet_to_show, fault.kind)
                 seen = await _seen(active, late, seen, LONGER_S)
             finally:
+                force = Window(in_force_ms, now_ms())
                 await active.heal()
             end_ms = now_ms()
             history.write(Nemesis(end_ms, f"end of {fault.kind}", active.target))
             seen = await _seen(active, partial(lacking, fault.kind), seen, EFFECT_TIMEOUT_S)
-            strikes.append(Strike(active.target, begin_ms, end_ms, seen))
+            strikes.append(Strike(active.target, begin_ms, end_ms, seen, force))
         finally:
             # What it has struck may be struck again only once it is back, or once it is known that
             # it was not struck.

@@ -20,12 +20,15 @@ def find_faketime() -> Path | None:
 
 
 def clock_program(clocks: Path, library: Path) -> list[str]:
-    """How a broker is started whose wall clock is set by a file below `clocks`."""
+    """How a broker is started whose wall clock is set by a file below `clocks`; where it has none,
+    its clock is that of the machine."""
     return [sys.executable, "-m", "faults.own_clocks", str(clocks), str(library)]
 
 
 def broker_environment(clocks: Path, library: Path, config: Path) -> Mapping[str, str]:
     clock = clocks / config.stem / CLOCK_FILE
+    if not clock.exists():
+        return os.environ
     return {**os.environ, **clock_environment(str(library), str(clock))}
 
 

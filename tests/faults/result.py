@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from faults.catalogue import KINDS, NOISY_GAP_MS
 from faults.effects import lacking
+from faults.explanations import EXPLAINED, UNEXPLAINED
+from faults.explicable import EXPLICABLE
 from faults.injected import InjectedFault
 from faults.verdict import RunVerdict
 from tidelog.history import Anomaly
@@ -52,6 +55,14 @@ class Result:
         return sum(run.unknown for run in self.runs)
 
     @property
+    def unexplained(self) -> int:
+        return sum(len(run.explained.unexplained) for run in self.runs)
+
+    @property
+    def misblamed(self) -> int:
+        return sum(len(run.explained.misblamed) for run in self.runs)
+
+    @property
     def injected_kinds(self) -> list[str]:
         present = {fault.kind for fault in self._injected}
         return [kind for kind in KINDS if kind in present]
@@ -88,6 +99,7 @@ class Result:
 
     def _short_of_full(self, needs_all: bool, bounds_gaps: bool) -> list[str]:
         found = [f"{name} did not fit into the time" for name in self.no_time]
+        found += [f"{kind} came, and never long enough to be explained" for kind in self._too_short]
         if bounds_gaps:
             found += self._noise
         if needs_all:
@@ -122,6 +134,14 @@ class Result:
             "failed": self.failed,
             "unknown": self.unknown,
             **{key: self.count(anomaly) for key, anomaly in COUNTED.items()},
+            "unexplained": self.unexplained,
+            "misblamed": self.misblamed,
+            "explanations": self._explanations(),
+            "wrong_explanations": [
+                f"run {number}: {problem}"
+                for number, run in enumerate(self.runs, 1)
+                for problem in run.explained.problems
+            ],
             "faults": self._faults(),
             "whole_again_seconds": self._whole_again(),
             "gaps_seconds": self._gaps(),
@@ -139,6 +159,23 @@ class Result:
                 not lacking(fault.kind, strike.measures) for strike in fault.strikes
             )
         return {kind: faults[kind] for kind in self.injected_kinds}
+
+    def _explanations(self) -> dict[str, dict[str, int]]:
+        total: dict[str, Counter[str]] = {}
+        for run in self.runs:
+            for kind, counts in run.explained.counts.items():
+                total.setdefault(kind, Counter()).update(counts)
+        return {kind: dict(total[kind]) for kind in self.injected_kinds if kind in total}
+
+    @property
+    def _too_short(self) -> list[str]:
+        """Kinds that last long enough alone, and of which no explanation was judged."""
+        return [
+            kind
+            for kind, counts in self._explanations().items()
+            if any(KINDS[kind].seconds > e.grace_s for e in EXPLICABLE[kind].expected)
+            and not counts.keys() & {EXPLAINED, UNEXPLAINED}
+        ]
 
     def _whole_again(self) -> float | None:
         """The longest; None: once it was not at all."""

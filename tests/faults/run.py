@@ -9,13 +9,15 @@ import sys
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from faults.cluster import Cluster
 from faults.connections import routed
 from faults.drain import DrainError, drain
+from faults.explain_watch import ExplainWatch
+from faults.explanations import Asked
 from faults.gaps import Window
 from faults.kinds.clock import PROBE_TOPIC_SUFFIX
 from faults.load import READY, LoadSettings, now_ms, wall_ahead_ms
@@ -87,6 +89,7 @@ async def run(
     observer = Observer()
     history = observer.watch(read_history(Path(settings.history)))
     report = await asyncio.to_thread(check_history, history)
+    (directory / "explanations.json").write_text(_asks_json(struck.asks))
     observed = observer.finish(struck.load.end_ms, _read_readers(settings))
     for reader in observed.readers:
         say(f"  {reader.name} heard of errors: {dict(reader.errors) or 'none'}")
@@ -104,6 +107,7 @@ async def run(
         cluster.timings,
         observed,
         unchecked=[*struck.done.failed, *struck.unchecked],
+        asks=struck.asks,
         ignored_fences=_ignored_fences([logs[name] for name in cluster.controllers], ahead_ms),
     )
     return FinishedRun(seen, _read_series(settings), ahead_ms, logs)
@@ -116,6 +120,7 @@ class _Struck(NamedTuple):
     load: Window
     stirred: Window
     unchecked: list[str]
+    asks: Sequence[Asked]
 
 
 async def _strike(
@@ -124,8 +129,9 @@ async def _strike(
     """Leaves the history behind."""
     await _create_topics(scene)
     await _require_whole(scene)
+    watch = ExplainWatch(scene.cluster)
     with HistoryWriter(Path(settings.history)) as history:
-        async with _load(settings, directory):
+        async with _load(settings, directory), watch.watching():
             begin_ms = now_ms()
             await asyncio.sleep(QUIET_S / 2)
             stir_ms = now_ms()
@@ -137,9 +143,12 @@ async def _strike(
             load = Window(begin_ms, now_ms())
         say("the load has ended; final reads")
         unchecked = await _final_reads(scene, history, done)
+        wrong = await watch.until_well()
+        if wrong:
+            unchecked.append(f"explain does not say in the end that all is well: {wrong}")
     ended = await scene.cluster.ended_by_themselves()
     unchecked += [f"{name} ended by itself" for name in ended]
-    return _Struck(done, load, stirred, unchecked)
+    return _Struck(done, load, stirred, unchecked, watch.asks)
 
 
 async def _save_logs(cluster: Cluster, directory: Path) -> dict[str, Path]:
@@ -149,6 +158,10 @@ async def _save_logs(cluster: Cluster, directory: Path) -> dict[str, Path]:
         lines = await cluster.log_lines(service)
         await asyncio.to_thread(path.write_bytes, b"".join(lines))
     return saved
+
+
+def _asks_json(asks: Sequence[Asked]) -> str:
+    return json.dumps([asdict(ask) for ask in asks], indent=1)
 
 
 def _read_readers(settings: LoadSettings) -> list[ReaderSeen]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from faults.catalogue import KINDS, Bound, Circumstances, Timings
+from faults.explanations import Asked, Explained, judge_explanations
 from faults.gaps import PartitionGap, Window, ordinary, worst_in
 from faults.injected import DoneStep, Strike
 from faults.observed import Observed
@@ -54,6 +55,7 @@ class RunVerdict:
     unknown: int = 0
     producer_gap_ms: int = 0
     unchecked: list[str] = field(default_factory=list)
+    explained: Explained = field(default_factory=Explained)
 
     @property
     def all_gaps(self) -> list[JudgedGap]:
@@ -63,6 +65,7 @@ class RunVerdict:
     def problems(self) -> list[str]:
         found = [f"{count} × {anomaly.value}" for anomaly, count in self.anomalies.items() if count]
         found += self.unchecked
+        found += self.explained.problems
         for done in self.steps:
             found += [
                 f"{fault.kind} on {fault.target} had no effect: {lack}"
@@ -105,6 +108,7 @@ class RunSeen:
     timings: Timings
     observed: Observed
     unchecked: Sequence[str] = ()
+    asks: Sequence[Asked] = ()
     ignored_fences: Sequence[IgnoredFence] = ()
 
     @property
@@ -144,6 +148,7 @@ def _judge_run(run: RunSeen, ordinary_ms: int) -> RunVerdict:
         unknown=report.sends[Outcome.INFO],
         producer_gap_ms=run.observed.producer_gap_ms,
         unchecked=unchecked,
+        explained=judge_explanations(run.asks, run.steps),
     )
 
 

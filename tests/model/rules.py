@@ -211,8 +211,8 @@ def _stop_by_name(
 _set_strays_aside = ReplicaManager._set_strays_aside
 
 
-def _set_all_strays_aside(self: ReplicaManager, command: LeaderAndIsrCommand) -> None:
-    _set_strays_aside(self, replace(command, store_revision=LATEST))
+async def _set_all_strays_aside(self: ReplicaManager, command: LeaderAndIsrCommand) -> None:
+    await _set_strays_aside(self, replace(command, store_revision=LATEST))
 
 
 def _replica_by_name(self: ReplicaManager, key: ReplicaKey) -> Partition:

@@ -13,9 +13,10 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from mutants.checks import EXCEPTION, MAX_SEEDS, Verdict, explore, simulate
+from commit import checked_out_commit
+from mutants.checks import EXCEPTION, MAX_SEEDS, Verdict, explore, replay, simulate
 from mutants.planted import Mutant, PatchError, all_mutants
 from mutants.reach import collect
 from mutants.tree import REACHED, ROOT, planted
@@ -64,22 +65,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     except PatchError as error:
         _say(str(error))
         return 1
+    out: Path = options.out or (OUT if len(mutants) == len(planted_bugs) else PARTIAL_OUT)
+    former = _read(out) if options.resume else []
+    is_done = {entry["name"] for entry in former if entry["found_by"]}
+    mutants = [mutant for mutant in mutants if mutant.name not in is_done]
     began = time.monotonic()
     baseline = "" if options.no_baseline else _baseline(mutants, options.jobs)
     if baseline:
         _say(f"without any bug: {baseline}; what is found below shows nothing")
         return 1
+    commit = checked_out_commit()
+    outcomes: list[Outcome] = []
     with ThreadPoolExecutor(options.jobs) as pool:
-        judged = [pool.submit(_judge, mutant, options.seeds) for mutant in mutants]
-        for future in as_completed(judged):
-            _say(future.result().told)
-        outcomes = [future.result() for future in judged]
+        for future in as_completed([pool.submit(_judge, m, options.seeds) for m in mutants]):
+            outcomes.append(future.result())
+            _say(outcomes[-1].told)
+            _write(out, former, report(outcomes, commit))
     late = [] if options.no_baseline else _also_without(outcomes)
     seconds = time.monotonic() - began
     survivors = [outcome for outcome in outcomes if not outcome.is_found]
-    out: Path = options.out or (OUT if len(mutants) == len(planted_bugs) else PARTIAL_OUT)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(report(outcomes), indent=2) + "\n")
     for seed, name in late:
         _say(f"without any bug, seed {seed} shows {name}: what it found above shows nothing")
     _say(f"{len(outcomes) - len(survivors)} of {len(outcomes)} found in {seconds:.0f} s")
@@ -91,6 +95,11 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these alone")
     parser.add_argument("--seeds", type=int, default=MAX_SEEDS, help="of the simulation, at most")
     parser.add_argument("--jobs", type=int, default=DEFAULT_JOBS, help="mutants at a time")
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="pass over those that the report says were found, and add to it",
+    )
     parser.add_argument("--no-baseline", action="store_true", help="do not run the real rules")
     parser.add_argument("--out", type=Path, help=f"instead of {OUT}, or {PARTIAL_OUT} of some")
     return parser.parse_args(argv)
@@ -112,8 +121,10 @@ def _judge(mutant: Mutant, seeds: int) -> Outcome:
         with planted(mutant) as tree:
             if mutant.model:
                 verdict = explore(tree, mutant.model)
+            elif mutant.plan:
+                verdict = replay(tree, mutant.plan)
             else:
-                verdict = simulate(tree, seeds=seeds, faults=mutant.faults)
+                verdict = simulate(tree, seeds=seeds, faults=mutant.faults, stories=mutant.stories)
             executed = collect(tree / REACHED)
     except PatchError as error:
         _say(str(error))
@@ -154,10 +165,25 @@ def _also_without(outcomes: Sequence[Outcome]) -> list[tuple[int, str]]:
     return found
 
 
-def report(outcomes: Sequence[Outcome]) -> list[dict[str, object]]:
+def _read(path: Path) -> list[dict[str, Any]]:
+    entries: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
+    return entries
+
+
+def _write(
+    path: Path, former: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]
+) -> None:
+    """After each, so that a run that is ended can be resumed."""
+    entries = {entry["name"]: entry for entry in (*former, *new)}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps([entries[name] for name in sorted(entries)], indent=2) + "\n")
+
+
+def report(outcomes: Sequence[Outcome], commit: str) -> list[dict[str, object]]:
     return [
         {
             "name": outcome.mutant.name,
+            "commit": commit,
             "rule": outcome.mutant.rule,
             "found_by": outcome.verdict.found_by or None,
             "checker": "model" if outcome.mutant.model else "simulation",

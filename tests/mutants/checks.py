@@ -42,9 +42,10 @@ def simulate(
     first: int = 1,
     jobs: int = 1,
     faults: Sequence[str] = (),
+    stories: Sequence[str] = (),
 ) -> Verdict:
     """The seeds from `first` on, until a named violation is found: all, or those with one of these
-    kinds of `faults`."""
+    kinds of `faults` and one of these `stories`."""
     run = exceptions = 0
     while run < seeds and exceptions <= MAX_EXCEPTIONS:
         found = _run(
@@ -57,6 +58,7 @@ def simulate(
             f"--jobs={jobs}",
             f"--out={os.devnull}",
             *(f"--with-fault={kind}" for kind in faults),
+            *(f"--with-story={story}" for story in stories),
         )
         if found["name"] is None:
             return Verdict("", seeds, exceptions)
@@ -68,6 +70,17 @@ def simulate(
         exceptions += 1
         first = found["seed"] + 1
     return Verdict("", run, exceptions)
+
+
+def replay(tree: Path, plan: str) -> Verdict:
+    """The stored plan of this name."""
+    path = f"tests/simulation/regressions/{plan}.txt"
+    found = _run(tree, "simulation", "--json", f"--plan={path}")
+    if found["name"] in NO_FINDINGS:
+        return Verdict("", 1, 1)
+    if found["name"] is None:
+        return Verdict("", 1)
+    return Verdict(found["name"], 1, message=found["message"], seed=found["seed"])
 
 
 def explore(tree: Path, scenario: str) -> Verdict:

@@ -2,7 +2,9 @@
 
 A patch is a unified diff below lines `Rule: …` (which rule is broken), `Story: …` (what goes
 wrong) and, where the model is to find it, `Model: …` (budgets of a scenario), or, where the bug
-needs certain faults, `Faults: …` (their kinds: only seeds whose plan has one are run).
+needs certain faults, `Faults: …` (their kinds) or `Stories: …` (their names in
+`simulation.stories`): only seeds whose plan has one of them are run. With `Plan: …` only the stored
+plan of that name is.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ class PatchError(Exception):
 
 class Mutant(NamedTuple):
     """`model`: the scenario in which the model looks for it; '': the simulation does. `faults`:
-    only seeds with one of these kinds are run; empty: all."""
+    only seeds with one of these kinds are run; `stories`: with one of these; empty: all.
+    `plan`: instead of seeds this stored plan; empty: none."""
 
     name: str
     path: Path
@@ -32,6 +35,8 @@ class Mutant(NamedTuple):
     model: str
     files: tuple[str, ...]
     faults: tuple[str, ...] = ()
+    stories: tuple[str, ...] = ()
+    plan: str = ""
 
 
 def all_mutants(directory: Path = DIRECTORY) -> list[Mutant]:
@@ -53,7 +58,14 @@ def read(path: Path) -> Mutant:
             f"{path.name} changes {', '.join(wrong) or 'nothing'}; a patch changes production "
             f"files alone, which are below {' and '.join(PRODUCTION)}"
         )
-    faults = tuple(said.get("Faults", "").split())
     return Mutant(
-        path.stem, path, said["Rule"], said["Story"], said.get("Model", ""), files, faults
+        path.stem,
+        path,
+        said["Rule"],
+        said["Story"],
+        said.get("Model", ""),
+        files,
+        tuple(said.get("Faults", "").split()),
+        tuple(said.get("Stories", "").split()),
+        said.get("Plan", ""),
     )

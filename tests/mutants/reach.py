@@ -12,13 +12,13 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from difflib import SequenceMatcher
 from pathlib import Path
 
 # Names the directory in which each process of a check leaves its counts.
 DIRECTORY_VARIABLE = "TIDELOG_MUTANT_REACH"
 
-_FILE = re.compile(r"^\+\+\+ b/(.+)$")
-_HUNK = re.compile(r"^@@ -\d+(?:,\d+)? \+(\d+)(?:,\d+)? @@")
+_FILE = re.compile(r"^\+\+\+ b/(.+)$", re.MULTILINE)
 _COUNTS: dict[str, int] = {}
 _HIT = "_mutant_hit"
 
@@ -52,29 +52,18 @@ def collect(directory: Path) -> dict[str, int]:
 # -- planting the counters ---------------------------------------------------------------------
 
 
-def changed_lines(patch: str) -> dict[str, list[int]]:
-    """By file, the lines of the new text that a patch adds. Where a hunk's change only removes
-    lines, the line that now follows the removed ones."""
-    found: dict[str, list[int]] = {}
-    file, line = "", 0
-    added: list[int] = []
-    removed_at: int | None = None
-    for text in [*patch.splitlines(), " "]:
-        if text[:1] not in ("+", "-") or text.startswith(("+++ ", "--- ")):
-            if added or removed_at is not None:
-                found.setdefault(file, []).extend(added or [removed_at or 1])
-            added, removed_at = [], None
-        if match := _FILE.match(text):
-            file = match[1]
-        elif match := _HUNK.match(text):
-            line = int(match[1])
-        elif text.startswith("+"):
-            added.append(line)
-            line += 1
-        elif text.startswith("-") and not text.startswith("--- "):
-            removed_at = line
-        elif text.startswith(" ") or not text:
-            line += 1
+def patched_files(patch: str) -> list[str]:
+    return _FILE.findall(patch)
+
+
+def changed_lines(before: str, after: str) -> list[int]:
+    """Lines of `after` that are not in `before`; where lines are only removed, the one that now
+    follows them. Not by the numbers of a patch: it still applies where its place has moved."""
+    matcher = SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False)
+    found: list[int] = []
+    for kind, _, _, start, end in matcher.get_opcodes():
+        if kind != "equal":
+            found += range(start + 1, max(end, start + 1) + 1)
     return found
 
 
@@ -122,7 +111,7 @@ def _innermost(tree: ast.Module, number: int) -> tuple[list[ast.stmt] | None, in
             end = statement.end_lineno or statement.lineno
             if _starts_at(statement) <= number <= end:
                 best = (block, index)
-                blocks = [*_blocks_of(statement)]
+                blocks = [] if _has_in_head(statement, number) else [*_blocks_of(statement)]
                 break
             if _starts_at(statement) > number:
                 if _is_future_import(statement):
@@ -130,6 +119,13 @@ def _innermost(tree: ast.Module, number: int) -> tuple[list[ast.stmt] | None, in
                 best = (block, index) if best[0] is None or block is not tree.body else best
                 break
     return best
+
+
+def _has_in_head(statement: ast.stmt, number: int) -> bool:
+    """Whether the line runs whatever the statement's own block does: as a condition, say. The head
+    of a definition runs once, and is counted where its block begins."""
+    definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return number <= _end_of_head(statement) and not isinstance(statement, definitions)
 
 
 def _starts_at(statement: ast.stmt) -> int:
@@ -159,7 +155,9 @@ def _blocks_of(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
 
 def _end_of_head(statement: ast.stmt) -> int:
     """The last line before the statement's own block, or its last line."""
-    starts = [_starts_at(block[0]) for block in _blocks_of(statement)]
+    # Counters that are planted already have no line of their own.
+    own = [[s for s in block if hasattr(s, "lineno")] for block in _blocks_of(statement)]
+    starts = [_starts_at(block[0]) for block in own if block]
     return min(starts) - 1 if starts else statement.end_lineno or statement.lineno
 
 

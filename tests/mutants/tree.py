@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from mutants.planted import Mutant, PatchError
-from mutants.reach import DIRECTORY_VARIABLE, changed_lines, instrument
+from mutants.reach import DIRECTORY_VARIABLE, changed_lines, instrument, patched_files
 
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("libs", "services", "tests", "pyproject.toml")
@@ -61,9 +61,13 @@ def plant_counters(mutant: Mutant, tree: Path) -> list[str]:
     (tree / REACHED).mkdir(exist_ok=True)
     return [
         line
-        for name, lines in changed_lines(mutant.path.read_text()).items()
-        for line in instrument(tree / name, name, lines)
+        for name in patched_files(mutant.path.read_text())
+        for line in instrument(tree / name, name, changed(name, tree))
     ]
+
+
+def changed(name: str, tree: Path) -> list[int]:
+    return changed_lines((ROOT / name).read_text(), (tree / name).read_text())
 
 
 def environment(tree: Path) -> dict[str, str]:

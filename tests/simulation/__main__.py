@@ -14,14 +14,16 @@ import multiprocessing
 import signal
 import sys
 import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from simulation.coverage import RULES, never_met
+from commit import checked_out_commit
+from simulation.coverage import never_met
 from simulation.fault_effects import struck
 from simulation.faults import KINDS, Fault
+from simulation.report import summary, write
 from simulation.scenario import (
     EXCEPTION,
     MIN_ACKNOWLEDGED,
@@ -30,9 +32,10 @@ from simulation.scenario import (
     Result,
     run_seed,
 )
-from simulation.seeds import SeedChoice, parse_seeds
+from simulation.seeds import PlanFilter, SeedChoice, parse_seeds
 from simulation.shrink import shrink
 from simulation.stored_plans import StoredPlan, read_plan
+from simulation.stories import STORY_NAMES
 
 DEFAULT_JOBS = 2
 OUT = Path("out/sim.json")
@@ -42,10 +45,12 @@ PARTIAL_OUT = Path("out/sim.partial.json")
 SEEDS_PER_WORKER = 20
 # Of CPU, much longer than any seed takes; then it is an endless loop within one step.
 SEED_TIMEOUT_S = 120
-MIN_SEEDS_FOR_COVERAGE = 150
+MIN_SEEDS_FOR_COVERAGE = 160
 MAX_SHRUNK = 3
 MAX_SHRINK_RUNS = 40
 PROGRESS_INTERVAL_S = 5.0
+# With --append, what is lost where a run is ended before its end.
+PORTION_SEEDS = 50
 TRACE_LINES = 60
 # A seed must amount to something, to show anything; a plan that somebody gives may be less.
 THIN = "seed_shows_too_little"
@@ -58,23 +63,40 @@ class _TooLongError(BaseException):
 def main(argv: Sequence[str] | None = None) -> int:
     options = _parse(argv)
     if options.seed is not None:
+        if options.json:
+            return judge_one(options.seed, options.plan)
         return show_one(options.seed, options.plan, shrinks=options.shrink)
-    began = time.monotonic()
-    seeds = options.seeds.chosen(options.first, options.with_fault)
+    seeds = options.seeds.chosen(options.first, PlanFilter(options.with_fault, options.with_story))
     results: list[Result] = []
-    for result in _progress(run_all(seeds, options.jobs), len(seeds), quiet=options.json):
-        results.append(result)
-        if options.stop_at_first and result.violation:
+    report: Mapping[str, Any] = {}
+    for portion in _portions(seeds, PORTION_SEEDS if options.append else len(seeds)):
+        found, seconds = _run_portion(portion, options)
+        results += found
+        out: Path = options.out or (OUT if len(seeds) > 1 or options.append else PARTIAL_OUT)
+        report = write(out, summary(found, seconds, checked_out_commit()), append=options.append)
+        if options.stop_at_first and any(result.violation for result in found):
             break
-    report = summary(results, time.monotonic() - began)
-    out: Path = options.out or (OUT if len(seeds) > 1 else PARTIAL_OUT)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(report, indent=2) + "\n")
     if options.json:
         failed = next((r for r in results if r.violation), None)
         sys.stdout.write(json.dumps(verdict(failed, len(results))) + "\n")
         return 1 if failed else 0
     return tell(results, report)
+
+
+def _portions(seeds: Sequence[int], size: int) -> Iterator[Sequence[int]]:
+    for first in range(0, len(seeds), size):
+        yield seeds[first : first + size]
+
+
+def _run_portion(seeds: Sequence[int], options: argparse.Namespace) -> tuple[list[Result], float]:
+    """And in how many seconds."""
+    began = time.monotonic()
+    results: list[Result] = []
+    for result in _progress(run_all(seeds, options.jobs), len(seeds), quiet=options.json):
+        results.append(result)
+        if options.stop_at_first and result.violation:
+            break
+    return results, time.monotonic() - began
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -95,6 +117,15 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         help="only seeds whose plan has a fault of this kind; may be repeated, and then a seed "
         f"needs one of them. Kinds: {', '.join(KINDS)}",
     )
+    parser.add_argument(
+        "--with-story",
+        action="append",
+        default=[],
+        choices=STORY_NAMES,
+        metavar="STORY",
+        help="only seeds whose plan has this story; may be repeated, and then a seed needs one of "
+        f"them. Stories: {', '.join(STORY_NAMES)}",
+    )
     parser.add_argument("--seed", type=int, help="this one alone, with its whole trace")
     parser.add_argument(
         "--plan",
@@ -111,6 +142,11 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=DEFAULT_JOBS, help="processes")
     parser.add_argument("--stop-at-first", action="store_true", help="failure, that is")
     parser.add_argument("--json", action="store_true", help="one line on stdout")
+    parser.add_argument(
+        "--append",
+        action="store_true",
+        help=f"add to the report instead of replacing it, after every {PORTION_SEEDS} seeds",
+    )
     parser.add_argument("--out", type=Path, help=f"instead of {OUT}, or {PARTIAL_OUT} of one seed")
     options = parser.parse_args(argv)
     if options.jobs < 1:
@@ -203,39 +239,12 @@ def verdict(failed: Result | None, seeds: int) -> dict[str, object]:
 # -- telling -------------------------------------------------------------------------------
 
 
-def summary(results: Sequence[Result], seconds: float) -> dict[str, object]:
-    """What `out/sim.json` holds. `violations` counts every seed that failed, by
-    whatever; `exceptions` those of them that an exception ended which is no invariant's;
-    `acknowledged`, `faults_in_all` and `faults_with_effect` are sums, as are those of each
-    kind in `faults`, which had an effect; `cpu_seconds` is of a seed."""
-    faults: Counter[str] = Counter()
-    rules: Counter[str] = Counter()
-    for result in results:
-        faults.update(result.faults)
-        rules.update(result.rules)
-    failing = sorted((r.seed, r.violation) for r in results if r.violation)
-    return {
-        "seeds": len(results),
-        "violations": len(failing),
-        "exceptions": sum(1 for _, name in failing if name == EXCEPTION),
-        "seconds": round(seconds, 1),
-        "cpu_seconds": round(sum(r.cpu_seconds for r in results) / max(1, len(results)), 3),
-        "virtual_seconds": sum(r.virtual_ms for r in results) // 1000,
-        "acknowledged": sum(r.acknowledged for r in results),
-        "faults_in_all": sum(len(r.plan) for r in results),
-        "faults_with_effect": faults.total(),
-        "failing_seeds": [{"seed": seed, "name": name} for seed, name in failing],
-        "faults": {kind: faults[kind] for kind in KINDS},
-        "rules": {rule: rules[rule] for rule in RULES},
-    }
-
-
-def tell(results: Sequence[Result], report: dict[str, object]) -> int:
+def tell(results: Sequence[Result], report: Mapping[str, Any]) -> int:
+    """`report`: of these results, and with --append of those of earlier runs."""
     failed = sorted((r for r in results if r.violation), key=lambda r: r.seed)
     missing: list[str] = []
     for what in ("faults", "rules"):
         counts = report[what]
-        assert isinstance(counts, dict)
         _say(f"\n{what}:")
         for name, times in counts.items():
             _say(f"  {times:9,} {name}")
@@ -246,9 +255,9 @@ def tell(results: Sequence[Result], report: dict[str, object]) -> int:
         f"\n{report['seeds']} seeds in {report['seconds']} s ({report['cpu_seconds']} s of CPU "
         f"each), {report['virtual_seconds']:,} virtual seconds, {report['faults_in_all']:,} "
         f"faults ({report['faults_with_effect']:,} had an effect), "
-        f"{report['acknowledged']:,} records acknowledged: {len(failed)} failed"
+        f"{report['acknowledged']:,} records acknowledged: {report['violations']} failed"
     )
-    is_incomplete = bool(missing) and len(results) >= MIN_SEEDS_FOR_COVERAGE
+    is_incomplete = bool(missing) and report["seeds"] >= MIN_SEEDS_FOR_COVERAGE
     if is_incomplete:
         _say(f"never met: {', '.join(missing)}")
     return 1 if failed or is_incomplete else 0
@@ -282,6 +291,14 @@ def events_around(trace: Sequence[str]) -> list[str]:
     hear of is followed by hundreds of lines."""
     faults = [line for line in trace[:-TRACE_LINES] if " fault_" in line]
     return [*faults, *trace[-TRACE_LINES:]]
+
+
+def judge_one(seed: int, plan: Sequence[Fault] | None) -> int:
+    """What `--json` prints of one seed."""
+    result = run_bounded(seed, plan)
+    failed = result if result.violation else None
+    _say(json.dumps(verdict(failed, seeds=1)))
+    return 1 if failed else 0
 
 
 def show_one(seed: int, plan: Sequence[Fault] | None = None, *, shrinks: bool = False) -> int:

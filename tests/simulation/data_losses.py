@@ -25,21 +25,52 @@ class DataLosses:
         self.count = 0
         self._of_machines: dict[int, int] = {}
         self._of_replicas: dict[tuple[int, PartitionId], int] = {}
-        self._replaced: dict[int, list[int]] = {}
+        # The directory that each machine has from a loss on: the number of the loss by which that
+        # directory came to be; its first one is named by the negative of the machine's id.
+        self._directories: dict[int, list[tuple[int, int]]] = {}
+        self._registrations: dict[int, int] = {}
 
     def contents_replaced(self, machine_id: int) -> None:
         """Its directory is another one from now on, empty, older or a copy: what it holds need
         not be the begin of what it held."""
         self.machine_lost(machine_id)
-        self._replaced.setdefault(machine_id, []).append(self.count)
+        self._has(machine_id, self.count)
+
+    def directory_put_back(self, machine_id: int, directory: int) -> None:
+        """It has the very one that it had before, as `directory_at` numbers it."""
+        self.machine_lost(machine_id)
+        self._has(machine_id, directory)
+
+    def copied(self, source_id: int, to_id: int) -> None:
+        """Of a machine whose broker does not run: each is the same directory, until one of them is
+        registered."""
+        self.machine_lost(to_id)
+        self._has(to_id, self.directory_at(source_id, self.count))
+
+    def registered(self, machine_id: int) -> None:
+        """A broker registers from there: copies of its directory are older than it from now on."""
+        self._registrations[machine_id] = self.registrations(machine_id) + 1
+        directory = self.directory_at(machine_id, self.count)
+        for other_id in sorted({*self._directories, *self._registrations}):
+            if other_id != machine_id and self.directory_at(other_id, self.count) == directory:
+                self.count += 1
+                self._has(other_id, self.count)
+
+    def registrations(self, machine_id: int) -> int:
+        return self._registrations.get(machine_id, 0)
 
     def last_replaced(self, machine_id: int) -> int:
         """The number of the last time; 0: never."""
-        return self._replaced.get(machine_id, [0])[-1]
+        return self._directories[machine_id][-1][0] if machine_id in self._directories else 0
 
-    def was_replaced_between(self, machine_id: int, after: int, up_to: int) -> bool:
-        """Both are numbers of losses."""
-        return any(after < number <= up_to for number in self._replaced.get(machine_id, ()))
+    def directory_at(self, machine_id: int, number: int) -> int:
+        """Which one the machine had after so many losses; no two machines have the same one, but
+        for copies."""
+        had = [d for since, d in self._directories.get(machine_id, ()) if since <= number]
+        return had[-1] if had else -machine_id
+
+    def _has(self, machine_id: int, directory: int) -> None:
+        self._directories.setdefault(machine_id, []).append((self.count, directory))
 
     def machine_lost(self, broker_id: int) -> None:
         """Perhaps of every replica."""
@@ -53,6 +84,10 @@ class DataLosses:
 
     def was_damaged(self, broker_id: int, partition: PartitionId) -> bool:
         return (broker_id, partition) in self._of_replicas
+
+    @property
+    def damaged_machines(self) -> set[int]:
+        return {broker_id for broker_id, _ in self._of_replicas}
 
     def last_of(self, broker_id: int, partition: PartitionId) -> int:
         """The number of the last that this replica may have suffered; 0: of none."""

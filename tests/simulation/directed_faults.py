@@ -11,10 +11,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from simulation.faults import Fault
 from simulation.metadata_faults import End, no_end
 from simulation.network import Call, Concerns, Conditions
+from simulation.partition_id import PartitionId
 from simulation.processes import BrokerProcess
 from simulation.recovery_operator import MANUAL, Operator
 from simulation.recovery_operator import TIMEOUT_MS as CONSENT_TIMEOUT_MS
+from tidelog.batch import is_damaged
+from tidelog.log_format import walk_frames
 from tidelog.model import NO_LEADER, TopicPartition
+from tidelog_broker.log.errors import LogError
+from tidelog_broker.log.log import Log
 from tidelog_broker.partition.partition import Partition
 from tidelog_runtime.metadata.keys import PartitionKey
 from tidelog_runtime.metadata.schema import (
@@ -41,11 +46,24 @@ CUT_SECOND, CRASH_LEADER = 0.38, 0.62
 LEAVES_WITHIN_S, JOINS_WITHIN_S, REGISTERS_WITHIN_S = 5.0, 8.0, 2.2
 # A partition of which all members are dead is without a leader, and a consent is stored.
 LEADERLESS_WITHIN_S, CONSENT_WITHIN_S = 5.0, 4.0
+# Until damaged replicas are to check their disks again.
+SCRUB_AGAIN_S = 0.5
 
 
 class _Place(NamedTuple):
     partition: TopicPartition
     state: LeaderAndIsr
+
+
+class _Pair(NamedTuple):
+    """The members of an ISR, and the batches that all of them hold, by base offset. `follower`: one
+    of the members, which is damaged at another batch than the rest."""
+
+    partition: TopicPartition
+    topic_id: str
+    brokers: list[int]
+    follower: int
+    shared: list[int]
 
 
 class DirectedFaults:
@@ -61,6 +79,7 @@ class DirectedFaults:
             "lost_join": self._lost_join,
             "needless_consent": self._needless_consent,
             "silent_successor": self._silent_successor,
+            "two_damages": self._two_damages,
         }
 
     def heal(self) -> None:
@@ -271,6 +290,7 @@ class DirectedFaults:
             for place in self._places()
             if self._config(place).get("unclean_leader_election") != "true"
             and place.state.isr_ids == set(place.state.replicas)
+            and len(place.state.replicas) > 1
         ]
         if not places:
             return no_end
@@ -322,6 +342,103 @@ class DirectedFaults:
         """0: there was none yet."""
         hosts = self._world.network.hosts
         return max((n for n in range(1, MAX_HOLDERS + 1) if _holder(n) in hosts), default=0)
+
+    # -- a leader and a follower that are damaged at different batches ---------------------------
+
+    def _two_damages(self, fault: Fault, rng: random.Random) -> End:
+        """A bit flips in a committed batch of a leader, and in another one of a follower in sync.
+        All other members lose the leader's, so that the follower alone has that. Then all check
+        their disks."""
+        pairs = [
+            pair
+            for place in self._places()
+            for follower in sorted(place.state.isr_ids - {place.state.leader})
+            if (pair := self._damageable(place, follower)) is not None
+        ]
+        if not pairs:
+            return no_end
+        choice = int(fault.args[0])
+        pair = pairs[choice % len(pairs)]
+        if not self._world.mover.needs_two(pair.partition):
+            return no_end
+        of_leader, of_follower = sorted(rng.sample(pair.shared, 2), reverse=choice % 2 == 1)
+        for broker_id in pair.brokers:
+            base_offset = of_follower if broker_id == pair.follower else of_leader
+            self._flip_in(broker_id, pair.partition, base_offset, rng)
+        return self._spawn(self._tell_two_damages(pair, fault.duration_ms / 1_000))
+
+    def _damageable(self, place: _Place, follower: int) -> _Pair | None:
+        """Where all members hold two committed batches on their disks."""
+        brokers = sorted(place.state.isr_ids)
+        logs = [p.log for b in brokers if (p := self._replica(b, place.partition)) is not None]
+        led = self._led_by(place.state.leader, place.partition)
+        if len(logs) < len(brokers) or led is None:
+            return None
+        start = max(log.log_start_offset for log in logs)
+        end = min(led.high_watermark, min(log.flushed_offset for log in logs))
+        held = [self._bases(b, place.partition, start, end) for b in brokers]
+        shared = sorted(set.intersection(*held))
+        if len(shared) < 2:
+            return None
+        return _Pair(place.partition, led.topic_id, brokers, follower, shared)
+
+    def _replica(self, broker_id: int, partition: TopicPartition) -> Partition | None:
+        found = self._world.partitions_of(self._world.brokers[broker_id])
+        return next((p for p in found if p.name == partition and p.in_service), None)
+
+    def _bases(self, broker_id: int, partition: TopicPartition, start: int, end: int) -> set[int]:
+        replica = self._replica(broker_id, partition)
+        assert replica is not None
+        bases: set[int] = set()
+        with self._world.brokers[broker_id].machine.disk.looked_at():
+            try:
+                while start < end:
+                    batches = replica.log.read(start, max_bytes=1 << 20, up_to=end)
+                    if not batches:
+                        break
+                    bases |= {b.header.base_offset for b in batches if not is_damaged(b.header)}
+                    start = batches[-1].header.next_offset
+            except LogError:
+                return set()
+        return bases
+
+    def _flip_in(
+        self, broker_id: int, partition: TopicPartition, base_offset: int, rng: random.Random
+    ) -> None:
+        replica, disk = (
+            self._replica(broker_id, partition),
+            self._world.brokers[broker_id].machine.disk,
+        )
+        assert replica is not None
+        assert isinstance(replica.log, Log)
+        with disk.looked_at():
+            target = replica.log.frames_from(base_offset)
+            assert target is not None
+            file = disk.open(target.path)
+            position = target.place.position
+            frames = walk_frames(file.read_at, target.end, start=position, verify=False)
+            position += rng.randrange(next(iter(frames)).size)
+        disk.flip_bit(target.path, position, rng.randrange(8))
+        self._world.trace("bit_flipped", path=target.path, position=position)
+        place = PartitionId(replica.topic_id, partition.partition)
+        self._world.data_losses.replica_damaged(broker_id, place)
+
+    async def _tell_two_damages(self, pair: _Pair, whole_s: float) -> None:
+        deadline = self._world.loop.time() + whole_s
+        while not all(self._has_evidence(b, pair) for b in pair.brokers):
+            if self._world.loop.time() >= deadline:
+                return
+            for broker_id in pair.brokers:
+                broker = self._world.brokers[broker_id].broker
+                if broker is not None:
+                    broker.scrubber.begin_pass(full_rate=True)
+            await asyncio.sleep(SCRUB_AGAIN_S)
+        self._reach("two_damages")
+
+    def _has_evidence(self, broker_id: int, pair: _Pair) -> bool:
+        prefix = f"{pair.topic_id}.{pair.partition.partition}@"
+        paths = self._world.brokers[broker_id].machine.disk.paths()
+        return any(p.parent.name == "evidence" and p.name.startswith(prefix) for p in paths)
 
     # -- what is there -----------------------------------------------------------------------
 

@@ -1,18 +1,23 @@
 """Faults about data directories: two processes with one broker id, a directory that is replaced,
 restored from an older copy, or copied to a second machine.
 
-Neither production code nor rules are asked how they tell directories apart.
+Neither production code nor rules are asked how they tell directories apart, but for a restore in
+place.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
 from simulation.disk import SimDisk
 from simulation.faults import Fault
-from simulation.processes import BrokerProcess
+from simulation.processes import DATA_DIR, BrokerProcess
+from tidelog_broker.log.checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS
+from tidelog_broker.log.file_id import FileId
+from tidelog_broker.storage.data_directory import REVISION_FILE
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -25,8 +30,14 @@ def _nothing() -> None:
 
 
 def is_unreadable(broker: BrokerProcess) -> bool:
-    """Bits of it were flipped: rules could not read what a copy of it holds."""
-    return broker.machine.disk.flipped > 0
+    """Bits or sectors of it were: rules could not read what a copy of it holds."""
+    return broker.machine.disk.flipped + broker.machine.disk.spoiled > 0
+
+
+def _checkpoint_ids(broker: BrokerProcess) -> list[FileId]:
+    disk = broker.machine.disk
+    paths = (DATA_DIR / HIGH_WATERMARKS, DATA_DIR / RECOVERY_POINTS)
+    return [disk.file_id(path) for path in paths if path in disk.contents()]
 
 
 class DirectoryFaults:
@@ -47,12 +58,16 @@ class DirectoryFaults:
         assert isinstance(service, BrokerProcess)
         return service
 
-    def _run_twin(self, broker: BrokerProcess, disk: SimDisk) -> End:
+    def _run_twin(self, broker: BrokerProcess, disk: SimDisk, *, is_copy: bool = False) -> End:
         twin = self._world.twin(broker.broker_id)
         if twin.alive:
             return _nothing
         twin.machine.disk = disk
-        self._world.data_losses.contents_replaced(twin.machine_id)
+        if is_copy and not broker.alive:
+            # It holds all that the first one does, and is as good if it registers first.
+            self._world.data_losses.copied(broker.machine_id, twin.machine_id)
+        else:
+            self._world.data_losses.contents_replaced(twin.machine_id)
         twin.release_all()
 
         def end() -> None:
@@ -72,21 +87,38 @@ class DirectoryFaults:
             return _nothing
         copy = SimDisk()
         copy.restore(broker.machine.disk.contents())
-        return self._run_twin(broker, copy)
+        return self._run_twin(broker, copy, is_copy=True)
 
-    def _restored_directory(self, fault: Fault, _: random.Random) -> End:
-        """At the end, from a backup that was taken at the begin."""
+    def _restored_directory(self, fault: Fault, rng: random.Random) -> End:
+        """At the end, from a backup that was taken at the begin: into other files, or in place,
+        unless the broker has written no checkpoint since (docs/adr/0001 says that nothing tells
+        the one from the other then)."""
         broker = self._broker(fault)
         if is_unreadable(broker):
             return _nothing
-        backup = broker.machine.disk.contents()
+        backup, was = broker.machine.disk.contents(), _checkpoint_ids(broker)
+        in_place = rng.random() < 0.5
+        losses, machine_id = self._world.data_losses, broker.machine_id
+        directory = losses.directory_at(machine_id, losses.count)
+        # Taken while nothing runs, it is the same until its broker registers again.
+        same_until = -1 if broker.alive else losses.registrations(machine_id)
 
         def restore() -> None:
             broker.hold_down()
             broker.kill()
-            if broker.machine.disk.contents() != backup:
-                broker.machine.disk.restore(backup)
-                self._world.data_losses.contents_replaced(broker.machine_id)
+            disk = broker.machine.disk
+            if disk.contents() != backup:
+                if in_place and _checkpoint_ids(broker) != was:
+                    # As if the store had had no change since: nothing but checkpoints tells.
+                    kept = DATA_DIR / REVISION_FILE
+                    now = {path: c for path, c in disk.contents().items() if path == kept}
+                    disk.restore_in_place({**backup, **now})
+                else:
+                    disk.restore(backup)
+                if losses.registrations(machine_id) == same_until:
+                    losses.directory_put_back(machine_id, directory)
+                else:
+                    losses.contents_replaced(machine_id)
             broker.release()
 
         return restore
@@ -96,20 +128,24 @@ class DirectoryFaults:
         broker = self._broker(fault)
         if is_unreadable(broker):
             return _nothing
-        first = broker.machine.disk
-        self._put_disk(broker, SimDisk())
+        losses, machine_id = self._world.data_losses, broker.machine_id
+        first, directory = broker.machine.disk, losses.directory_at(machine_id, losses.count)
+        with self._putting_disk(broker, SimDisk()):
+            losses.contents_replaced(machine_id)
 
         def swap_back() -> None:
-            self._put_disk(broker, first)
+            with self._putting_disk(broker, first):
+                losses.directory_put_back(machine_id, directory)
 
         return swap_back
 
-    def _put_disk(self, broker: BrokerProcess, disk: SimDisk) -> None:
+    @contextmanager
+    def _putting_disk(self, broker: BrokerProcess, disk: SimDisk) -> Iterator[None]:
         broker.hold_down()
         broker.kill()
         broker.machine.disk = disk
         broker.may_replace_directory = True
-        self._world.data_losses.contents_replaced(broker.machine_id)
+        yield
         broker.release()
 
     def _empty_disk(self, fault: Fault, _: random.Random) -> End:

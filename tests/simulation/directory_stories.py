@@ -13,14 +13,20 @@ def _crashes(rng: random.Random, brokers: list[str], at_ms: int) -> list[Fault]:
 
 
 def _second_process_while_the_first_is_paused(rng: random.Random, cluster: Cluster) -> list[Fault]:
-    """The first one's lease ends meanwhile, so that no registration is there."""
-    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 14_000)
-    broker = cluster.broker(rng)
+    """The first one's lease ends meanwhile, so that no registration is there. A second one that
+    were let in would be in sync; then it is gone, and the first is back, alone of those that were
+    last in sync."""
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 18_000)
+    number = rng.randint(1, cluster.brokers)
+    broker = f"broker-{number}"
+    others = [f"broker-{n}" for n in range(1, cluster.brokers + 1) if n != number]
+    lasts_ms = rng.randint(9_000, 13_000)
+    end_ms = at_ms + lasts_ms
+    paused_ms = at_ms + rng.randint(100, 1_000)
     return [
-        Fault(at_ms, "second_process", (broker,), rng.randint(9_000, 13_000)),
-        Fault(
-            at_ms + rng.randint(100, 2_000), "pause_broker", (broker,), rng.randint(4_000, 7_500)
-        ),
+        Fault(at_ms, "second_process", (broker,), lasts_ms),
+        Fault(paused_ms, "pause_broker", (broker,), end_ms - paused_ms + rng.randint(0, 500)),
+        *_crashes(rng, others, end_ms - rng.randint(300, 1_500)),
     ]
 
 

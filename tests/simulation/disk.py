@@ -35,9 +35,10 @@ class Inode:
     """`before`: what a power failure leaves, where it is not simply the first
     `synced_bytes` of `data`. `dropped`: from where to where the page cache holds what a
     failed sync could not write, and what the kernel takes for written since. `cold`: the pages
-    that memory does not hold. `id`: of the file; unset until somebody asks for it."""
+    that memory does not hold. `bad`: the pages that cannot be read, whatever is written to them.
+    `id`: of the file; unset until somebody asks for it."""
 
-    __slots__ = ("before", "cold", "data", "dropped", "id", "synced_bytes")
+    __slots__ = ("bad", "before", "cold", "data", "dropped", "id", "synced_bytes")
 
     def __init__(self, data: bytes = b"", *, synced: bool = False) -> None:
         self.id: FileId | None = None
@@ -46,6 +47,7 @@ class Inode:
         self.before: bytes | None = None
         self.dropped: tuple[int, int] | None = None
         self.cold: set[int] = set()
+        self.bad: set[int] = set()
 
     def keep_synced(self, position: int) -> None:
         """Before bytes from `position` on change."""
@@ -131,7 +133,8 @@ class SimFile:
             raise refusal(errno.ENOSPC)
 
     def read_at(self, size: int, position: int) -> bytes:
-        self._disk.check_read()
+        self._disk.check_read(self._path)
+        self._disk.check_sectors(self._path, self._inode, position, position + size)
         self._inode.touch(position, position + size)
         return bytes(self._inode.data[position : position + size])
 
@@ -167,9 +170,9 @@ class SimDisk:
     of files or directories fail from now on; `failing_segment_syncs`: of segments that hold what is
     not synced; `failing_reads`, `failing_writes`: how many of open files.
     `failed`: how many were refused, by "sync", "read" or "write", or for want of "space".
-    `flipped`: how many bits were. `rewritten`: how many files took the place of one that a
-    failed sync had left open what is on the disk. Directories themselves are always durable;
-    the names in one are as of its last sync."""
+    `flipped`, `spoiled`: how many bits and sectors were. `rewritten`: how many files took the
+    place of one that a failed sync had left open what is on the disk. Directories themselves are
+    always durable; the names in one are as of its last sync."""
 
     def __init__(self) -> None:
         self._directories: dict[PurePath, dict[str, Inode]] = {}
@@ -177,7 +180,7 @@ class SimDisk:
         self.space: int | None = None
         self.failing_syncs = self.failing_segment_syncs = 0
         self.failing_reads = self.failing_writes = 0
-        self.rewritten = self.flipped = 0
+        self.rewritten = self.flipped = self.spoiled = 0
         self.failed: Counter[str] = Counter()
         self._next_inode = 1
         # Moves on with each wipe, after which inodes begin again from the first.
@@ -205,11 +208,16 @@ class SimDisk:
             self.failed["sync"] += 1
             raise refusal(errno.EIO)
 
-    def check_read(self) -> None:
+    def check_read(self, path: PurePath) -> None:
         if self.failing_reads:
             self.failing_reads -= 1
             self.failed["read"] += 1
-            raise refusal(errno.EIO)
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+
+    def check_sectors(self, path: PurePath, inode: Inode, start: int, end: int) -> None:
+        if any(start < (page + 1) * PAGE_BYTES and page * PAGE_BYTES < end for page in inode.bad):
+            self.failed["sector"] += 1
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
 
     def check_write(self) -> None:
         if self.failing_writes:
@@ -290,6 +298,16 @@ class SimDisk:
             self._directories[path.parent][path.name] = Inode(data, synced=True)
             self._durable[path.parent][path.name] = self._directories[path.parent][path.name]
 
+    def restore_in_place(self, contents: Mapping[PurePath, bytes]) -> None:
+        """The same over what is there, as `cp -a backup/. data/` does: a file of the same name is
+        still the same file. What is not in the backup goes."""
+        kept = {path: self._inode(path).id for path in self.paths() if path in contents}
+        numbering = self._birth_ns, self._next_inode
+        self.restore(contents)
+        self._birth_ns, self._next_inode = numbering
+        for path, number in kept.items():
+            self._inode(path).id = number
+
     def evict(self) -> None:
         """Memory holds no file any more."""
         for names in self._directories.values():
@@ -305,6 +323,11 @@ class SimDisk:
             before = bytearray(inode.before)
             before[position] ^= 1 << bit
             inode.before = bytes(before)
+
+    def spoil(self, path: PurePath, position: int) -> None:
+        """The sector there cannot be read any more: a copy of the file has others."""
+        self._inode(path).bad.add(position // PAGE_BYTES)
+        self.spoiled += 1
 
     def paths(self) -> list[PurePath]:
         """Of every file."""
@@ -332,6 +355,7 @@ class SimDisk:
 
     def read_file(self, path: PurePath) -> bytes:
         inode = self._inode(path)
+        self.check_sectors(path, inode, 0, len(inode.data))
         inode.touch(0, len(inode.data))
         return bytes(inode.data)
 
@@ -410,6 +434,13 @@ class SimDisk:
         for state in (self._directories, self._durable):
             for below in [d for d in state if d.is_relative_to(directory)]:
                 del state[below]
+
+    def allocate(self, path: PurePath, size: int) -> None:
+        if path.name not in self.names_in(path.parent):
+            self.write_atomically(path, bytes(size), sync=False)
+
+    def check_append_room(self) -> None:
+        """Nothing is kept here."""
 
     def _inode(self, path: PurePath) -> Inode:
         inode = self._directories.get(path.parent, {}).get(path.name)

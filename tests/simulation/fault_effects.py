@@ -146,7 +146,8 @@ def _has_data(world: World, fault: Fault) -> bool:
 
 
 def _can_be_copied(world: World, fault: Fault) -> bool:
-    return _has_data(world, fault) and not _service(world, fault).machine.disk.flipped
+    disk = _service(world, fault).machine.disk
+    return _has_data(world, fault) and not (disk.flipped or disk.spoiled)
 
 
 def _twin(world: World, fault: Fault) -> BrokerProcess:
@@ -186,6 +187,7 @@ _LOOKS: dict[str, _Look] = {
     "disk_error": _counted(lambda w, f: _disk_failures(w, f, str(f.args[1]))),
     "disk_full": _counted(lambda w, f: _disk_failures(w, f, "space")),
     "bit_flip": _counted(lambda w, f: _service(w, f).machine.disk.flipped),
+    "bad_sector": _counted(lambda w, f: _service(w, f).machine.disk.spoiled),
     "clock_jump": _counted(lambda w, f: _service(w, f).machine.clock.wrong_readings),
     "topic_deleted": _topic_there(GONE),
     "topic_recreated": _topic_there(AGAIN),
@@ -195,6 +197,7 @@ _LOOKS: dict[str, _Look] = {
     "lost_join": _counted(lambda w, f: w.directed_reached[f.kind]),
     "silent_successor": _counted(lambda w, f: w.directed_reached[f.kind]),
     "needless_consent": _counted(lambda w, f: w.directed_reached[f.kind]),
+    "two_damages": _counted(lambda w, f: w.directed_reached[f.kind]),
     "move": _counted(_moves_wanted),
     "move_and_back": _counted(_moves_wanted),
     "move_cancelled": _counted(_moves_wanted),

@@ -191,6 +191,7 @@ KINDS: dict[str, Kind] = {
     ),
     "disk_full": Kind(lambda r, c: (c.broker(r), r.randint(0, 2_000)), (500, 12_000)),
     "bit_flip": Kind(_the_loser, (0, 0)),
+    "bad_sector": Kind(_the_loser, (0, 0), 0.5),
     # Wall clocks: by so many milliseconds, and back at the end.
     "clock_jump": Kind(_clock_jump, (2_000, 20_000)),
     # Metadata.
@@ -202,6 +203,7 @@ KINDS: dict[str, Kind] = {
     "lost_join": Kind(lambda r, _: (r.randrange(1_000),), (14_000, 15_000), 0.0),
     "silent_successor": Kind(_nothing, (16_000, 17_000), 0.0),
     "needless_consent": Kind(lambda r, _: (r.randrange(1_000),), (17_000, 18_000), 0.0),
+    "two_damages": Kind(lambda r, _: (r.randrange(1_000),), (8_000, 9_000), 0.0),
     # Partitions, to other replicas; in stories alone. One that is moved away and back is so at
     # the end, one that is cancelled, too.
     "move": Kind(_two_numbers, (500, 6_000), 0.0),

@@ -12,6 +12,7 @@ from simulation.invariants import Invariants
 from simulation.partition_id import PartitionId
 from simulation.violation import Violation
 from simulation.world import World
+from tidelog.batch import is_damaged as is_damaged_batch
 from tidelog.history import Anomaly, Report
 from tidelog.model import Batch, TopicPartition
 from tidelog_broker.log.errors import LogError
@@ -22,7 +23,7 @@ READ_BYTES = 1 << 20
 
 
 class Contents(NamedTuple):
-    """What one replica holds below the committed end. `is_readable`: to that end."""
+    """What one replica holds below the committed end. `is_readable`: all of it, to that end."""
 
     partition: TopicPartition
     broker_id: int
@@ -56,7 +57,8 @@ def _contents(world: World, broker_id: int, partition: Partition, end: int) -> C
     batches = _read(broker_id, partition, end, is_damaged=is_damaged)
     reached = batches[-1].header.next_offset if batches else partition.log.log_start_offset
     start = partition.log.log_start_offset
-    return Contents(partition.name, broker_id, start, end, batches, reached >= end)
+    is_readable = reached >= end and not any(is_damaged_batch(b.header) for b in batches)
+    return Contents(partition.name, broker_id, start, end, batches, is_readable)
 
 
 def require_named_known(world: World, contents: Sequence[Sequence[Contents]]) -> None:
@@ -110,6 +112,8 @@ def require_equal_replicas(contents: Sequence[Sequence[Contents]]) -> None:
         reference: dict[int, Batch] = {}
         for replica in replicas:
             for batch in replica.batches:
+                if is_damaged_batch(batch.header):
+                    continue
                 other = reference.setdefault(batch.header.base_offset, batch)
                 if other != batch:
                     raise Violation(

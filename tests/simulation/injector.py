@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING, TypeAlias
 
 from simulation.data_losses import replica_in
@@ -78,6 +79,7 @@ class FaultInjector:
             "disk_error": self._disk_error,
             "disk_full": self._disk_full,
             "bit_flip": self._bit_flip,
+            "bad_sector": self._bad_sector,
             "clock_jump": self._clock_jump,
             **self._metadata.begin,
             **self._directed.begin,
@@ -381,11 +383,29 @@ class FaultInjector:
         return make_room
 
     def _bit_flip(self, fault: Fault, rng: random.Random) -> End:
+        disk = self._service(fault).machine.disk
+        place = self._place_in_segment(fault, rng)
+        if place is not None:
+            path, position = place
+            disk.flip_bit(path, position, rng.randrange(8))
+            self._world.trace("bit_flipped", path=path, position=position)
+        return no_end
+
+    def _bad_sector(self, fault: Fault, rng: random.Random) -> End:
+        """Nothing reads it any more, until another file takes the place of this one."""
+        place = self._place_in_segment(fault, rng)
+        if place is not None:
+            path, position = place
+            self._service(fault).machine.disk.spoil(path, position)
+            self._world.trace("sector_spoiled", path=path, position=position)
+        return no_end
+
+    def _place_in_segment(self, fault: Fault, rng: random.Random) -> tuple[PurePath, int] | None:
         """Somewhere in a segment, of which there is another copy."""
         service = self._service(fault)
         assert isinstance(service, BrokerProcess)
         if self._is_yet_to_be_read(service):
-            return no_end
+            return None
         disk = service.machine.disk
         segments = [
             path
@@ -393,15 +413,14 @@ class FaultInjector:
             if path.suffix == ".log" and "replicas" in path.parts and disk.file_size(path)
         ]
         if not segments:
-            return no_end
+            return None
         path = rng.choice(segments)
         position = rng.randrange(disk.file_size(path))
         topic, partition = replica_in(path.parent)
-        if self._world.mover.needs_two(TopicPartition(topic, partition.partition)):
-            disk.flip_bit(path, position, rng.randrange(8))
-            self._world.trace("bit_flipped", path=path, position=position)
-            self._world.data_losses.replica_damaged(service.broker_id, partition)
-        return no_end
+        if not self._world.mover.needs_two(TopicPartition(topic, partition.partition)):
+            return None
+        self._world.data_losses.replica_damaged(service.broker_id, partition)
+        return path, position
 
     def _is_yet_to_be_read(self, service: BrokerProcess) -> bool:
         """Whether another directory may have been put there that no process has opened: rules read

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Protocol
 
 from simulation.data_losses import DataLosses, replica_in
@@ -20,6 +20,7 @@ from simulation.replica_rules import ReplicaRules
 from simulation.replicas import Loss, Replica
 from simulation.retention_rules import RetentionRules
 from simulation.shadow_logs import Entry
+from simulation.sound_copies import sole_sound_copy
 from simulation.store_rules import StoreRules
 from simulation.violation import Violation
 from tidelog.model import Batch, TopicPartition
@@ -27,12 +28,15 @@ from tidelog_broker.broker import Broker
 from tidelog_broker.clock_check import MAX_OFF_MS
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.log import Log
+from tidelog_broker.log.producer_history import ProducerHistory
 from tidelog_broker.partition.partition import Partition
+from tidelog_broker.partition.producer_state import ProducerStates
 from tidelog_broker.partition.range_digest import RangeDigest
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_runtime.metadata.keys import BrokerKey, Keys
 from tidelog_runtime.metadata.memory_data import MemoryData
+from tidelog_runtime.metadata.schema import NOT_WHOLE
 from tidelog_runtime.metadata.store import KeyValue, Transaction
 
 
@@ -124,6 +128,8 @@ class Invariants:
         self._changed: dict[Partition, None] = {}
         self._replica_of: dict[Log, Replica] = {}
         self._losses_seen: dict[tuple[int, PartitionId], int] = {}
+        # By broker id: the machine whose process opened the log last.
+        self._opened_at: dict[tuple[int, PartitionId], int] = {}
         self._failed: dict[Replica, None] = {}
         self._violation: Violation | None = None
         self._revision = 0
@@ -201,7 +207,10 @@ class Invariants:
         lost = seen != losses or replica in self._failed
         self._losses_seen[key] = losses
         self._failed.pop(replica, None)
-        if replaced > seen:
+        last_at = self._opened_at.get((broker.broker_id, partition), broker.machine_id)
+        self._opened_at[broker.broker_id, partition] = broker.machine_id
+        # A copy of the directory was the broker meanwhile: this one missed what it went through.
+        if replaced > seen or last_at != broker.machine_id:
             self.replicas.contents_replaced(replica)
         found: list[Entry] | int = end
         if lost and (end > replica.log.end or replaced > seen):
@@ -214,6 +223,8 @@ class Invariants:
         )
         segments = [(s.next_offset, s.base_offset, s.size) for s in log._segments]
         replica.durable.opened(segments, end)
+        if replaced > seen:
+            replica.durable.look(broker.machine.disk, log.directory)  # as it was copied
 
     def _broker_with(self, disk: Disk) -> WatchedBroker:
         for broker in self._processes():
@@ -222,7 +233,16 @@ class Invariants:
         raise LookupError("a log was opened on a disk that belongs to no broker")
 
     def _machine_of(self, replica: Replica) -> WatchedMachine:
-        return next(b for b in self._processes() if b.machine_id == replica.machine_id).machine
+        return self._process_of(replica).machine
+
+    def _process_of(self, replica: Replica) -> WatchedBroker:
+        return next(b for b in self._processes() if b.machine_id == replica.machine_id)
+
+    def _is_time_unknown(self, replica: Replica) -> bool:
+        """Its machine began with a wrong clock, and no other broker has said what time it is."""
+        process = self._process_of(replica)
+        has_heard = process.broker is not None and bool(process.broker.clock_check.peers)
+        return process.machine.clock.is_lost and not has_heard
 
     def _processes(self) -> Iterator[WatchedBroker]:
         yield from self._world.brokers.values()
@@ -232,8 +252,7 @@ class Invariants:
         replica = self._replica_of[log]
         self._note_written(log, replica)
         headers = [batch.header for batch in batches]
-        is_lost = self._machine_of(replica).clock.is_lost
-        true_ms = None if is_lost else self._world.true_ms
+        true_ms = None if self._is_time_unknown(replica) else self._world.true_ms
         self.retention.appended(replica.partition, headers, true_ms)
         self._noting(lambda: self.replicas.appended(replica, headers))
 
@@ -243,6 +262,38 @@ class Invariants:
 
     def log_before_cut(self, log: Log, offset: int) -> None:
         self._noting(lambda: self.replicas.before_cut(self._replica_of[log], offset))
+        self._judge_sole_copies(log, offset)
+
+    def _judge_sole_copies(self, log: Log, offset: int) -> None:
+        """A replica keeps what no other one can read, however damaged it is elsewhere."""
+        replica = self._replica_of[log]
+        written = self.store.partitions.get(replica.partition)
+        if written is None or replica.broker_id not in written.state.replicas:
+            return
+        others = [b for b in written.state.replicas if b != replica.broker_id]
+        running = [self._world.brokers[b].broker for b in others]
+        if not others or None in running:
+            return  # a broker that is down may have it
+        key = ReplicaKey(*replica.partition)
+        logs = [p.log for b in running if b is not None if (p := b.manager.find(key)) is not None]
+        with self._looked_at(*others, replica.broker_id):
+            committed = self.replicas.committed_of(replica.partition).log
+            sole = sole_sound_copy(log, offset, committed, logs)
+        if sole is not None:
+            self.found(
+                "sole_sound_copy_cut",
+                f"the log is cut to {offset}, and no other replica can read the committed "
+                f"batch at offset {sole.base_offset}",
+                broker=replica.broker_id,
+                log=str(log.directory),
+            )
+
+    @contextmanager
+    def _looked_at(self, *broker_ids: int) -> Iterator[None]:
+        with ExitStack() as stack:
+            for broker_id in broker_ids:
+                stack.enter_context(self._world.brokers[broker_id].machine.disk.looked_at())
+            yield
 
     def log_before_reset(self, log: Log, offset: int) -> None:
         self._noting(lambda: self.replicas.before_reset(self._replica_of[log], offset))
@@ -259,6 +310,14 @@ class Invariants:
                     f"to have written up to {entry.end_offset}",
                     log=str(log.directory),
                 )
+
+    def producers_learned(self, history: ProducerHistory, states: ProducerStates) -> None:
+        """Its log may hold no batch of theirs."""
+        if history.states.to_value() != states.to_value():
+            self.found(
+                "learned_producers_lost",
+                f"{len(states)} producers were learned, and {len(history.states)} are known",
+            )
 
     def divergence_found(
         self, key: ReplicaKey, broker_id: int, own: RangeDigest, other: RangeDigest
@@ -306,8 +365,8 @@ class Invariants:
     def log_start_moved(self, log: Log) -> None:
         replica = self._replica_of[log]
         config, start = self.store.config_of(replica.partition), log.log_start_offset
-        clock = self._machine_of(replica).clock
-        unknown = clock.is_lost and clock.offset_ms <= MAX_OFF_MS
+        is_near = self._machine_of(replica).clock.offset_ms <= MAX_OFF_MS
+        unknown = is_near and self._is_time_unknown(replica)
         true_ms = None if unknown else self._world.true_ms
         self._noting(lambda: self.retention.deleted(replica, start, config, true_ms))
         self._noting(lambda: self.replicas.start_moved(replica, start))
@@ -315,6 +374,8 @@ class Invariants:
     def log_synced(self, log: Log) -> None:
         """What counts as synced is on the disk. An fsync that succeeds after one that failed brings
         nothing back (interleaving 9)."""
+        if log.closed:
+            return  # it was deleted while it was synced, and another may lie in its place
         replica = self._replica_of[log]
         disk = self._machine_of(replica).disk
         durable = replica.durable.look(disk, log.directory)
@@ -329,6 +390,20 @@ class Invariants:
 
     def log_failed(self, log: Log) -> None:
         self._failed[self._replica_of[log]] = None
+
+    def log_sealing(self, log: Log) -> None:
+        """A member counts for what it holds: it resigns where another one can send it again."""
+        replica = self._replica_of[log]
+        written = self.store.partitions.get(replica.partition)
+        members = () if written is None else written.state.isr
+        others = [b for b, epoch in members if b != replica.broker_id and epoch != NOT_WHOLE]
+        if others:
+            self.found(
+                "sealed_though_others_have_it",
+                f"brokers {others} are in the ISR, and could send it again",
+                broker=replica.broker_id,
+                log=str(log.directory),
+            )
 
     def log_removed(self, log: Log) -> None:
         self._noting(lambda: self.replicas.removed(self._replica_of[log]))

@@ -56,6 +56,9 @@ def _first_overdue(world: World, invariants: Invariants) -> str | None:
     for (machine_id, _), replica in invariants.replicas.replicas.items():
         if machine_id not in world.brokers:
             continue  # of a second process, which is gone
+        present = world.partitions_of(world.brokers[machine_id])
+        if not any(id(partition.log) == id(replica.disk_log) for partition in present):
+            continue  # it went with its disk, and is another broker's now
         config = invariants.store.config_of(replica.partition)
         if replica.leading is None or "retention_ms" not in config or not replica.log.entries:
             continue

@@ -32,19 +32,9 @@ MAX_STEPS_AT_ONE_TIME = 50_000
 MAX_CLOSING_ROUNDS = 20
 
 
-class _Serials:
-    """Numbers in the order in which tasks and futures are first hashed; from 0 for each loop,
-    so that nothing depends on what ran before in the same process."""
-
-    def __init__(self) -> None:
-        self.last = 0
-
-    def next(self) -> int:
-        self.last += 1
-        return self.last
-
-
-_serials = _Serials()
+# Numbers in the order in which tasks and futures are first hashed; from 1 for each loop, so that
+# nothing depends on what ran before in the same process.
+_next_serial: Callable[[], int] = count(1).__next__
 
 
 class LivelockError(Exception):
@@ -87,8 +77,8 @@ class SimTask(asyncio.Task[Any]):
         try:
             return self.serial
         except AttributeError:
-            self.serial = _serials.next()
-            return self.serial
+            self.serial = serial = _next_serial()
+            return serial
 
 
 class SimFuture(asyncio.Future[Any]):
@@ -100,8 +90,8 @@ class SimFuture(asyncio.Future[Any]):
         try:
             return self.serial
         except AttributeError:
-            self.serial = _serials.next()
-            return self.serial
+            self.serial = serial = _next_serial()
+            return serial
 
 
 class SimHandle:
@@ -141,7 +131,8 @@ class SimLoop(asyncio.AbstractEventLoop):
     """Also a `Clock`. `after_step` is called after every step of an observed process."""
 
     def __init__(self, *, wall_start_ms: int = 1_700_000_000_000) -> None:
-        _serials.last = 0
+        global _next_serial
+        _next_serial = count(1).__next__
         self.now_us = 0
         self.steps = 0
         self.after_step: list[Callable[[], None]] = []
@@ -152,11 +143,13 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._wall_start_ms = wall_start_ms
         self._ready: deque[SimHandle] = deque()
         self._timers: list[tuple[int, int, SimHandle]] = []
-        self._sequence = count()
+        self._next_sequence = count().__next__
         # Of what belongs to no process: messages under way, the world's own doing.
         self.world_context = Context()
         self._context = self.world_context
         self._closed = False
+        # Asked for each task and future: a call of C is a tenth of one of Python.
+        self.get_debug = bool  # type: ignore[method-assign]
         # Tasks of the dead: referenced, so that none of their `finally` runs.
         self._graveyard: list[asyncio.Task[Any]] = []
 
@@ -224,7 +217,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         else:
             handle = SimHandle(callback, args, context, context.get(PROCESS), when_us)
         if not self._closed:
-            heapq.heappush(self._timers, (when_us, next(self._sequence), handle))
+            heapq.heappush(self._timers, (when_us, self._next_sequence(), handle))
         return handle
 
     def create_future(self) -> asyncio.Future[Any]:
@@ -282,24 +275,26 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def _run_until(self, task: asyncio.Task[Any]) -> None:
         ready, timers = self._ready, self._timers
+        pop_ready, pop_timer = ready.popleft, heapq.heappop
         steps_before = at_us = 0
         while not task.done():
             if not ready:
                 self._jump()
             # As asyncio's own loops: what is ready now runs before what becomes due meanwhile.
             for _ in range(len(ready)):
-                handle = ready.popleft()
-                if handle.callback is None:
+                handle = pop_ready()
+                callback = handle.callback
+                if callback is None:
                     continue
                 process = handle.process
                 if process is not None and (process.paused or not process.alive):
                     if process.alive:
                         process.held.append(handle)
                     continue
-                self._step(handle, handle.callback, process)
+                self._step(handle, callback, process)
             now_us = self.now_us
             while timers and timers[0][0] <= now_us:
-                ready.append(heapq.heappop(timers)[2])
+                ready.append(pop_timer(timers)[2])
             if now_us - at_us > LIVELOCK_US:
                 steps_before, at_us = self.steps, now_us
             elif self.steps - steps_before > MAX_STEPS_AT_ONE_TIME:
@@ -314,9 +309,9 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.steps += 1
         self.now_us += STEP_US
         self.stepped = process
-        self._context = handle.context
+        context = self._context = handle.context
         try:
-            handle.context.run(callback, *handle.args)
+            context.run(callback, *handle.args)
         except Exception as error:
             self.fail(error)
         if process is not None and process.observed:
@@ -327,23 +322,20 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def _jump(self) -> None:
         """Moves the clock to the next timer, and makes all that are due then ready."""
-        timers = self._timers
+        timers, pop_timer = self._timers, heapq.heappop
         while timers and timers[0][2].callback is None:
-            heapq.heappop(timers)
+            pop_timer(timers)
         if not timers:
             raise LivelockError("everything waits, and no timer will end it")
-        self.now_us = max(self.now_us, timers[0][0])
-        while timers and timers[0][0] <= self.now_us:
-            self._ready.append(heapq.heappop(timers)[2])
+        now_us = self.now_us = max(self.now_us, timers[0][0])
+        while timers and timers[0][0] <= now_us:
+            self._ready.append(pop_timer(timers)[2])
 
     def _end_generator(self, generator: Any) -> None:
         if not self._closed:
             self.create_task(generator.aclose())
 
     # -- the rest of what asyncio asks of a loop ---------------------------------------
-
-    def get_debug(self) -> bool:
-        return False
 
     def is_running(self) -> bool:
         return not self._closed

@@ -9,8 +9,8 @@ from tidelog_runtime.clock import Clock
 class MachineClock:
     """`offset_ms`: by how much its wall clock is ahead of true time, while a fault lasts.
     `wrong_readings`: how often it was read while it was wrong. `is_lost`: the machine last rebooted
-    while it was wrong. Then nothing may tell what time it is (`clock_check.MAX_OFF_MS`), and once
-    the clock is right, brokers need a while to see that."""
+    while it was wrong. Then only other brokers can tell what time it is
+    (`clock_check.MAX_OFF_MS`)."""
 
     def __init__(self, true_time: Clock) -> None:
         self._true_time = true_time

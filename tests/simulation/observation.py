@@ -19,7 +19,9 @@ from tidelog_broker.damage.divergences import Divergences
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.errors import LogError
 from tidelog_broker.log.log import Log
+from tidelog_broker.log.producer_history import ProducerHistory
 from tidelog_broker.partition.partition import Partition
+from tidelog_broker.partition.producer_state import ProducerStates
 from tidelog_broker.partition.range_digest import RangeDigest
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.replica_manager import ReplicaManager
@@ -66,6 +68,9 @@ class Observer(Protocol):
     def log_failed(self, log: Log) -> None:
         """A cut failed half-way."""
 
+    def log_sealing(self, log: Log) -> None:
+        """What is damaged in it is about to become unreadable, while it is in use."""
+
     def log_removed(self, log: Log) -> None:
         """Its directory was set aside or is to be deleted."""
 
@@ -86,6 +91,9 @@ class Observer(Protocol):
     ) -> None:
         """A broker has found that its replica and another one hold different batches."""
 
+    def producers_learned(self, history: ProducerHistory, states: ProducerStates) -> None:
+        """A follower with an empty log was sent who wrote below its start."""
+
     def key_deleted(self, data: MemoryData, transaction: Transaction, former: KeyValue) -> None:
         """By a transaction, and not by the end of a lease. `data`: of the store, or of a backup of
         it that a process was led to."""
@@ -102,11 +110,13 @@ def observed(observer: Observer, changed: dict[Partition, None]) -> Iterator[Non
             patched(Log, "delete_old_segments", lambda delete: _deleting(delete, observer)),
             patched(Log, "delete_below", lambda delete: _deleting_below(delete, observer)),
             patched(Log, "finish_flush", lambda finish: _syncing(finish, observer)),
+            patched(Log, "begin_seal", lambda seal: _sealing(seal, observer)),
             patched(LogDirectory, "_move_away", lambda move: _moving(move, observer)),
             patched(ReplicaManager, "leader_and_isr", lambda take: _obeying(take, observer)),
             patched(ReplicaManager, "stop_replica", lambda stop: _obeying(stop, observer)),
             patched(ReplicaManager, "describe_replicas", lambda tell: _obeying(tell, observer)),
             patched(Divergences, "found", lambda found: _diverging(found, observer)),
+            patched(ProducerHistory, "learn", lambda learn: _learning(learn, observer)),
             patched(Partition, "committed_end", lambda tell: _telling(tell, observer)),
             patched(Purgatory, "committed", lambda wait: _waiting(wait, observer)),
             patched(MemoryData, "transact", lambda transact: _transacting(transact, observer)),
@@ -174,8 +184,8 @@ def _resetting(original: Callable[..., None], observer: Observer) -> Callable[..
 
 
 def _deleting(original: Callable[..., int], observer: Observer) -> Callable[..., int]:
-    def delete_old_segments(log: Log, now_ms: int | None, up_to: int) -> int:
-        count = original(log, now_ms, up_to)
+    def delete_old_segments(log: Log, *args: Any) -> int:
+        count = original(log, *args)
         if count:
             observer.log_start_moved(log)
         return count
@@ -201,6 +211,14 @@ def _syncing(original: Callable[..., None], observer: Observer) -> Callable[...,
     return finish_flush
 
 
+def _sealing(original: Callable[..., Any], observer: Observer) -> Callable[..., Any]:
+    def begin_seal(log: Log, *args: Any) -> Any:
+        observer.log_sealing(log)
+        return original(log, *args)
+
+    return begin_seal
+
+
 def _moving(original: Callable[..., None], observer: Observer) -> Callable[..., None]:
     def move_away(logs: LogDirectory, key: Any, since_ms: int) -> None:
         log = logs.log_of(key)
@@ -223,6 +241,16 @@ def _diverging(original: Callable[..., bool], observer: Observer) -> Callable[..
         return original(divergences, key, broker_id, own, other)
 
     return found
+
+
+def _learning(
+    original: Callable[[ProducerHistory, ProducerStates], None], observer: Observer
+) -> Callable[[ProducerHistory, ProducerStates], None]:
+    def learn(history: ProducerHistory, states: ProducerStates) -> None:
+        original(history, states)
+        observer.producers_learned(history, states)
+
+    return learn
 
 
 def _telling(original: Callable[..., int], observer: Observer) -> Callable[..., int]:

@@ -42,7 +42,7 @@ from tidelog_broker.edge.broker_service import BrokerService, client_service
 from tidelog_broker.life import live
 from tidelog_broker.membership.directory_binding import BrokerIdInUseError
 from tidelog_broker.membership.rejected_start import report_rejected_start
-from tidelog_broker.storage.data_directory import DataDirectory, DataDirectoryError
+from tidelog_broker.storage.data_directory import DataDirectory, DataDirectoryError, stored_identity
 from tidelog_controller.core.write_pace import INTERVALS, Intervals
 from tidelog_controller.edge.admin import AdminServicer
 from tidelog_controller.shell.event_loop import Environment
@@ -300,7 +300,8 @@ class BrokerProcess(Service):
         rejected = RejectedStart(
             cause, str(error), self.machine.clock.wall_ms(), self.address, self.host
         )
-        await report_rejected_start(store, world.keys, self.broker_id, rejected)
+        identity = stored_identity(self.machine.disk, DATA_DIR)
+        await report_rejected_start(store, "sim", self.broker_id, rejected, identity)
         await store.close()
         if isinstance(error, BrokerIdInUseError):
             self.rejected += 1

@@ -6,8 +6,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -40,6 +40,7 @@ from simulation.violation import Violation
 from simulation.workload import TOPICS, Workload, drain, draw_topics
 from simulation.world import Settings, World
 from tidelog.model import NO_EPOCH, Acks, TopicPartition
+from tidelog_broker import clock_check
 from tidelog_broker.partition import producer_state
 
 # A seed lasts at least this long before it heals: a little longer than its faults.
@@ -53,6 +54,8 @@ LONGEST_DELIVERY_MS = 25_000
 # A seed's own plan goes on until so many of its faults had an effect: by so many more at most.
 MIN_FAULTS = 5
 MAX_MORE_FAULTS = 10
+# What a broker heard of another's clock counts for so long here, that it can end within a seed.
+PEER_VALID_MS = 1_500
 # How an exception is named that is no violation of an invariant.
 EXCEPTION = "exception"
 
@@ -143,7 +146,7 @@ def _run(world: World, plan: list[Fault], result: Result, *, goes_on: bool) -> N
     try:
         watched, noted = invariants.watching(), coverage.noting()
         throttled = watching_throttle(invariants.found, recorder.losses.seen)
-        with watched, noted, throttled, world.mover.heard(), _short_deliveries():
+        with watched, noted, throttled, world.mover.heard(), _short_times():
             world.run(_live(world, invariants, recorder, injector, plan, goes_on=goes_on))
             invariants.raise_found()
             contents = read_replicas(world, invariants)
@@ -159,9 +162,15 @@ def _run(world: World, plan: list[Fault], result: Result, *, goes_on: bool) -> N
         result.faults, result.rules = +injector.effects, coverage.rules
 
 
-def _short_deliveries() -> AbstractContextManager[None]:
-    """Brokers know that here nobody delivers for as long as they have to allow for."""
-    return patched(producer_state, "LONGEST_DELIVERY_MS", lambda _: LONGEST_DELIVERY_MS)
+@contextmanager
+def _short_times() -> Iterator[None]:
+    """Brokers know that here nobody delivers for as long as they have to allow for, and one that is
+    cut off for a few seconds has heard no other's clock lately."""
+    with (
+        patched(producer_state, "LONGEST_DELIVERY_MS", lambda _: LONGEST_DELIVERY_MS),
+        patched(clock_check, "PEER_VALID_MS", lambda _: PEER_VALID_MS),
+    ):
+        yield
 
 
 def _epoch_led(world: World, address: str, partition: TopicPartition) -> int:
@@ -174,8 +183,9 @@ def _epoch_led(world: World, address: str, partition: TopicPartition) -> int:
 
 
 def _flipped(plan: Sequence[Fault]) -> set[int]:
-    """Brokers on whose disks bits were flipped."""
-    hosts = [str(fault.args[0]) for fault in plan if fault.kind == "bit_flip"]
+    """Brokers on whose disks bits or sectors were damaged."""
+    kinds = ("bit_flip", "bad_sector")
+    hosts = [str(fault.args[0]) for fault in plan if fault.kind in kinds]
     return {int(host.rpartition("-")[2]) for host in hosts}
 
 
@@ -240,7 +250,8 @@ async def _live(
                 partition=str(partition),
             )
     await require_healed(world, invariants)
-    await require_moved_off_the_dead(world, invariants, _flipped(plan))
+    flipped = _flipped(plan) | world.data_losses.damaged_machines
+    await require_moved_off_the_dead(world, invariants, flipped)
     await require_healed(world, invariants)
     await require_retention(world, invariants)
     for task in watching:

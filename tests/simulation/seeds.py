@@ -1,18 +1,35 @@
 """Which seeds a run consists of: a number of them, a list, or those whose plan has a fault of
-some kind."""
+some kind, or a story."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from itertools import count, islice
 from typing import NamedTuple
 
-from simulation.plans import draw_plan
+from simulation.plans import draw_plan, story_of
 from simulation.world import Settings
 
 # Of a kind that stories alone bring about, one seed in many has one.
 MAX_SEEDS_SEARCHED = 200_000
+
+
+class PlanFilter(NamedTuple):
+    """Of the plans that seeds draw: those with a fault of one of these kinds, and with one of these
+    stories. Empty: any."""
+
+    faults: Collection[str] = ()
+    stories: Collection[str] = ()
+
+    def passes(self, seed: int) -> bool:
+        size = Settings()
+        if self.stories and story_of(seed, size) not in self.stories:
+            return False
+        return not self.faults or any(f.kind in self.faults for f in draw_plan(seed, size))
+
+
+ANY_PLAN = PlanFilter()
 
 
 class SeedChoice(NamedTuple):
@@ -21,26 +38,15 @@ class SeedChoice(NamedTuple):
     how_many: int = 0
     listed: tuple[int, ...] = ()
 
-    def chosen(self, first: int, with_fault: Collection[str] = ()) -> Sequence[int]:
-        """Listed seeds that have no such fault are left out; of others the search goes past
-        them, so that there are `how_many`."""
+    def chosen(self, first: int, wanted: PlanFilter = ANY_PLAN) -> Sequence[int]:
+        """Listed seeds with another plan are left out; of others the search goes past them, so
+        that there are `how_many`."""
         if self.listed:
-            return [seed for seed in self.listed if has_fault(seed, with_fault)]
-        if not with_fault:
+            return [seed for seed in self.listed if wanted.passes(seed)]
+        if not any(wanted):
             return range(first, first + self.how_many)
-        return list(islice(_with_fault(first, with_fault), self.how_many))
-
-
-def _with_fault(first: int, kinds: Collection[str]) -> Iterator[int]:
-    for seed in islice(count(first), MAX_SEEDS_SEARCHED):
-        if has_fault(seed, kinds):
-            yield seed
-
-
-def has_fault(seed: int, kinds: Collection[str]) -> bool:
-    """Whether the plan that the seed draws has a fault of any of these kinds, or no kind is
-    asked for."""
-    return not kinds or any(fault.kind in kinds for fault in draw_plan(seed, Settings()))
+        searched = islice(count(first), MAX_SEEDS_SEARCHED)
+        return list(islice(filter(wanted.passes, searched), self.how_many))
 
 
 def parse_seeds(text: str) -> SeedChoice:

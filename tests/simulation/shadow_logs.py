@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tidelog.batch import is_fence
+from tidelog.batch import is_damaged, is_fence
 from tidelog.model import BatchHeader
 
 
@@ -22,6 +22,7 @@ class Entry(NamedTuple):
     leader_epoch: int
     broker_crc32c: int
     is_fence: bool = False
+    is_unreadable: bool = False
 
     @classmethod
     def of(cls, header: BatchHeader) -> Entry:
@@ -31,6 +32,7 @@ class Entry(NamedTuple):
             header.leader_epoch,
             header.broker_crc32c,
             is_fence(header),
+            is_damaged(header),
         )
 
 
@@ -90,13 +92,29 @@ class ShadowLog:
 
 
 def first_difference(log: ShadowLog, committed: ShadowLog, low: int, high: int) -> Entry | None:
-    """The first batch of `log` within `low` to `high` that is not the committed one."""
+    """The first batch of `log` within `low` to `high` that is not the committed one, nor stands
+    unreadable for it."""
     for entry in log.from_offset(low):
         if entry.base_offset >= high:
             return None
-        if committed.entry_with(entry.base_offset) != entry:
+        other = committed.entry_with(entry.base_offset)
+        if other != entry and not (
+            _stands_for(entry, committed) or (other is not None and _stands_for(other, log))
+        ):
             return entry
     return None
+
+
+def _stands_for(unreadable: Entry, log: ShadowLog) -> bool:
+    """Whether it has the offsets of whole batches of the log, which a disk may have damaged. Its
+    leader epoch is known only where it is that of one of them."""
+    first, last = log.entry_with(unreadable.base_offset), log.entry_with(unreadable.next_offset - 1)
+    return (
+        unreadable.is_unreadable
+        and first is not None
+        and last is not None
+        and (first.base_offset, last.next_offset) == unreadable[:2]
+    )
 
 
 def common_end(log: ShadowLog, committed: ShadowLog) -> int:

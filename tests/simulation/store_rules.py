@@ -239,7 +239,9 @@ class StoreRules:
         self.registered[broker_id] = new
         life = Member(broker_id, new.broker_epoch)
         self._lives[life] = new.registration
-        self._losses_at.setdefault(life, self._data_losses.count)
+        if life not in self._losses_at:
+            self._data_losses.registered(self.machine_of(life))
+            self._losses_at[life] = self._data_losses.count
 
     def _partition_changed(
         self, name: TopicPartition, value: KeyValue | None, revision: int
@@ -410,14 +412,14 @@ class StoreRules:
     ) -> None:
         """Whoever is elected as clean was admitted with the very directory that it has now,
         whatever any registration says."""
-        machine_id = self.machine_of(elected)
-        before, after = self._losses_at.get(admitted, 0), self._losses_at.get(elected, 0)
-        if self.machine_of(admitted) != machine_id:
-            why = "it runs on another machine"
-        elif self._data_losses.was_replaced_between(machine_id, before, after):
-            why = "its directory is another one"
-        else:
+        directories = [
+            self._data_losses.directory_at(self.machine_of(life), self._losses_at.get(life, 0))
+            for life in (admitted, elected)
+        ]
+        if directories[0] == directories[1]:
             return
+        moved = self.machine_of(admitted) != self.machine_of(elected)
+        why = "it runs on another machine" if moved else "its directory is another one"
         raise violation_of(
             "elected_by_another_directory",
             f"broker {new.leader} was admitted in life {admitted.broker_epoch}; {why} since",

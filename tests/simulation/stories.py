@@ -114,11 +114,16 @@ def _late_stops(rng: random.Random, cluster: Cluster) -> list[Fault]:
 
 
 def _late_questions(rng: random.Random, cluster: Cluster) -> list[Fault]:
-    """Likewise when all have rebooted, and are asked how far their logs reach."""
-    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 10_000)
+    """Likewise when all have rebooted, and are asked how far their logs reach; three times, for
+    chance often misses that moment."""
+    first_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 34_000)
     return [
-        Fault(at_ms, "reboot_all", (), rng.randint(300, 600)),
-        *_second_hearing(rng, cluster, at_ms + rng.randint(2_000, 2_600)),
+        fault
+        for at_ms in (first_ms, first_ms + 12_000, first_ms + 24_000)
+        for fault in (
+            Fault(at_ms, "reboot_all", (), rng.randint(300, 600)),
+            *_second_hearing(rng, cluster, at_ms + rng.randint(2_000, 2_600)),
+        )
     ]
 
 
@@ -432,6 +437,13 @@ def _long_full_disk(rng: random.Random, cluster: Cluster) -> list[Fault]:
     return [Fault(at_ms, "disk_full", (cluster.broker(rng), room), rng.randint(9_000, 14_000))]
 
 
+def _two_damages(rng: random.Random, cluster: Cluster) -> list[Fault]:
+    """A leader and a follower are damaged at different batches, which together they have."""
+    del cluster
+    at_ms = rng.randint(FIRST_FAULT_MS, LAST_FAULT_MS - 9_000)
+    return [Fault(at_ms, "two_damages", (rng.randrange(1_000),), 8_500)]
+
+
 STORIES: tuple[Callable[[random.Random, Cluster], list[Fault]], ...] = (
     _stale_joiner,
     _slow_hand_over,
@@ -462,5 +474,13 @@ STORIES: tuple[Callable[[random.Random, Cluster], list[Fault]], ...] = (
     _lost_join,
     _name_handed_over_unseen,
     _long_full_disk,
+    _two_damages,
     *DIRECTORY_STORIES,
 )
+
+
+def story_name(story: Callable[[random.Random, Cluster], list[Fault]]) -> str:
+    return story.__name__.lstrip("_")
+
+
+STORY_NAMES = tuple(map(story_name, STORIES))

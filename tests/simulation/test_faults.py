@@ -30,7 +30,7 @@ def test_every_kind_is_drawn() -> None:
 
 
 def test_only_one_machine_loses_data_unless_all_reboot() -> None:
-    losing = {"reboot", "empty_disk", "bit_flip", "failed_fsync"}
+    losing = {"reboot", "empty_disk", "bit_flip", "bad_sector", "failed_fsync"}
     for plan in PLANS:
         assert len({fault.args[0] for fault in plan if fault.kind in losing}) <= 1
 

@@ -1,5 +1,6 @@
-"""A partition of one replica whose machine loses power: what is still on the disk is read again,
-what is missing in the middle is an error with its offsets, and writes continue."""
+"""A partition of one replica whose machine loses power, or whose disk is damaged: what is
+still on the disk is read again, what is missing in the middle is an error with its offsets, and
+writes continue."""
 
 from __future__ import annotations
 
@@ -10,20 +11,23 @@ from pathlib import PurePath
 
 import pytest
 
-from simulation.disk import SimDisk
+from simulation.disk import PAGE_BYTES, SimDisk
 from simulation.processes import BrokerProcess, ClientProcess
-from simulation.world import World
+from simulation.world import Settings, World
 from tidelog.errors import RecordsDamagedError, TidelogError
-from tidelog.log_format import SEGMENT_SUFFIX, dump_frames
+from tidelog.log_format import FRAME_HEADER_BYTES, SEGMENT_SUFFIX, dump_frames
 from tidelog.model import NO_LEADER, OffsetPosition, TopicPartition
 from tidelog_runtime.metadata.schema import decode_leader_and_isr
 
 NAME = TopicPartition("sea", 0)
 SEEDS = range(1, 25)
+SECTOR_SEEDS = range(1, 9)
 RECORDS = 24
 # Each is a batch, and some pages of the disk long.
 RECORD_BYTES = 4_000
 DOWN_S = 1.0
+# By then the high watermark is in a checkpoint, and nothing is known to be synced.
+CHECKPOINTED_S, FLUSH_INTERVAL_MS = 4.0, 60_000
 ATTEMPT_PAUSE_S = 0.2
 # Of the producer, until the broker is back.
 TIMEOUT_MS = 40_000
@@ -35,23 +39,45 @@ def value(number: int) -> bytes:
     return b"%d " % number + bytes(RECORD_BYTES)
 
 
+def segments(disk: SimDisk) -> list[PurePath]:
+    """Those of the topic."""
+    return [
+        path
+        for path in disk.paths()
+        if path.suffix == SEGMENT_SUFFIX and path.parent.name.startswith(f"{NAME.topic}-")
+    ]
+
+
 def sound_frames(disk: SimDisk) -> Frames:
     """By base offset, the batches of the topic that are on the disk."""
     found: dict[int, bytes] = {}
-    for path in disk.paths():
-        if path.suffix == SEGMENT_SUFFIX and path.parent.name.startswith(f"{NAME.topic}-"):
-            file = disk.open(PurePath(path))
-            for info in dump_frames(file.read_at, disk.file_size(path)):
-                if info.fault is None and info.header is not None:
-                    found[info.header.base_offset] = file.read_at(info.size, info.position)
+    for path in segments(disk):
+        file = disk.open(path)
+        for info in dump_frames(file.read_at, disk.file_size(path)):
+            if info.fault is None and info.header is not None:
+                found[info.header.base_offset] = file.read_at(info.size, info.position)
     return found
+
+
+def offsets_in(content: bytes, start: int, end: int) -> set[int]:
+    """The base offsets of the batches of a segment that lie there."""
+
+    def read(size: int, position: int) -> bytes:
+        return content[position : position + size]
+
+    return {
+        info.header.base_offset
+        for info in dump_frames(read, len(content))
+        if info.header is not None and info.position < end and start < info.position + info.size
+    }
 
 
 class Story:
     """`kept`: the offsets that the power failure left on the disk."""
 
-    def __init__(self, seed: int) -> None:
-        self.world = World(seed)
+    def __init__(self, seed: int, **broker_options: int) -> None:
+        options = {**Settings().broker_options, **broker_options}
+        self.world = World(seed, Settings(broker_options=options))
         self._rng = random.Random(f"{seed}/power")
         self.kept: set[int] = set()
         self.read: dict[int, bytes | None] = {}
@@ -62,7 +88,7 @@ class Story:
         item = self.world.store_data.get(self.world.keys.leader_and_isr(NAME))
         return NO_LEADER if item is None else decode_leader_and_isr(item.value).leader
 
-    async def lose_power(self, broker: BrokerProcess) -> None:
+    async def strike(self, broker: BrokerProcess) -> None:
         """As the fault `reboot` does."""
         before = sound_frames(broker.machine.disk)
         host = self.world.network.host(broker.host)
@@ -85,7 +111,7 @@ class Story:
         async with client.producer(delivery_timeout_ms=TIMEOUT_MS) as producer:
             for number in range(RECORDS):
                 await (await producer.send(NAME.topic, value(number)))
-        await self.lose_power(self.world.brokers[self.leader()])
+        await self.strike(self.world.brokers[self.leader()])
         # The partition may know nothing of the first producer any more.
         async with client.producer(delivery_timeout_ms=TIMEOUT_MS) as producer:
             self.next_offset = (await (await producer.send(NAME.topic, b"after"))).offset
@@ -103,8 +129,45 @@ class Story:
                     self.read |= {record.offset: record.value for record in records}
 
 
-def told(seed: int) -> Story:
-    story = Story(seed)
+class BadSectors(Story):
+    """Some pages cannot be read any more, whatever is done, and the process may crash."""
+
+    async def strike(self, broker: BrokerProcess) -> None:
+        disk = broker.machine.disk
+        self.kept = set(sound_frames(disk))
+        for path in segments(disk):
+            content = disk.read_file(path)
+            # The last page is shared with what is written next.
+            pages = range(len(content) // PAGE_BYTES)
+            for page in self._rng.sample(pages, self._rng.randint(0, 3)):
+                first = page * PAGE_BYTES
+                disk.spoil(path, first)
+                self.kept -= offsets_in(content, first, first + PAGE_BYTES)
+        if self._rng.random() < 0.5:
+            broker.hold_down()
+            broker.kill()
+            await asyncio.sleep(DOWN_S)
+            broker.release()
+
+
+class DamagedEnd(Story):
+    """The header of the last batch is damaged, and the process crashes."""
+
+    async def strike(self, broker: BrokerProcess) -> None:
+        await asyncio.sleep(CHECKPOINTED_S)
+        disk = broker.machine.disk
+        found = sound_frames(disk)
+        self.kept = set(found) - {max(found)}
+        path = max(segments(disk))
+        position = disk.file_size(path) - len(found[max(found)])
+        disk.flip_bit(path, position + self._rng.randrange(FRAME_HEADER_BYTES), 0)
+        broker.hold_down()
+        broker.kill()
+        await asyncio.sleep(DOWN_S)
+        broker.release()
+
+
+def told(story: Story) -> Story:
 
     async def main() -> None:
         client = story.world.client("client")
@@ -117,16 +180,31 @@ def told(seed: int) -> Story:
     return story
 
 
+def judge(story: Story, seed: int) -> bool:
+    """Whether anything was lost; nothing is that is still there."""
+    old = {offset: data for offset, data in story.read.items() if offset < story.next_offset}
+    assert set(old) == story.kept, f"seed {seed}"
+    assert all(data == value(offset) for offset, data in old.items())
+    assert story.unreadable == set(range(story.next_offset)) - story.kept
+    assert story.read[story.next_offset] == b"after"
+    return bool(story.unreadable)
+
+
 @pytest.mark.timeout(300)
 def test_a_power_failure_costs_the_only_copy_no_record_that_is_still_on_its_disk() -> None:
-    with_gaps = 0
-    for seed in SEEDS:
-        story = told(seed)
-
-        old = {offset: data for offset, data in story.read.items() if offset < story.next_offset}
-        assert set(old) == story.kept, f"seed {seed}"
-        assert all(data == value(offset) for offset, data in old.items())
-        assert story.unreadable == set(range(story.next_offset)) - story.kept
-        assert story.read[story.next_offset] == b"after"
-        with_gaps += bool(story.unreadable)
+    with_gaps = sum(judge(told(Story(seed)), seed) for seed in SEEDS)
     assert with_gaps >= len(SEEDS) / 8, "too few power failures left a gap to judge anything by"
+
+
+@pytest.mark.timeout(300)
+def test_bad_sectors_cost_the_only_copy_no_record_that_lies_beside_them() -> None:
+    with_gaps = sum(judge(told(BadSectors(seed)), seed) for seed in SECTOR_SEEDS)
+    assert with_gaps >= len(SECTOR_SEEDS) / 2
+
+
+@pytest.mark.timeout(300)
+def test_the_only_copy_uses_no_offset_again_that_was_acknowledged() -> None:
+    for seed in SECTOR_SEEDS:
+        story = told(DamagedEnd(seed, flush_interval_ms=FLUSH_INTERVAL_MS))
+        assert judge(story, seed)
+        assert story.next_offset == RECORDS, f"seed {seed}"

@@ -17,7 +17,7 @@ from simulation.stored_plans import stored_plans
 from tidelog.batch import stamp
 from tidelog.client import Consumer
 from tidelog.model import Batch, Record
-from tidelog_broker.clock_check import AppendClock, ClockCheck
+from tidelog_broker.clock_check import AppendClock, ClockCheck, LatestClock
 from tidelog_broker.log import reopening
 from tidelog_broker.log.log import Log
 from tidelog_broker.partition import high_watermark as hw
@@ -235,7 +235,7 @@ def test_retention_by_a_clock_that_jumped_ahead_is_found(
     monkeypatch: pytest.MonkeyPatch, jump_ms: int
 ) -> None:
     monkeypatch.setattr(ClockCheck, "check", lambda *_: True)
-    monkeypatch.setattr(ClockCheck, "steady_ms", lambda _, wall_ms, __: wall_ms)
+    monkeypatch.setattr(ClockCheck, "retention_ms", lambda _, wall_ms, __: wall_ms)
     assert run_seed(1, clock_jumps(jump_ms)).violation == "deleted_within_retention"
 
 
@@ -243,7 +243,8 @@ def test_retention_by_a_clock_that_jumped_ahead_is_found(
 def test_appends_that_are_dated_by_a_clock_that_jumped_back_are_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(AppendClock, "wall_ms", lambda self: self._clock.wall_ms())
+    for clock in (AppendClock, LatestClock):
+        monkeypatch.setattr(clock, "wall_ms", lambda self: self._clock.wall_ms())
     assert run_seed(1, clock_jumps(TO_1970_MS)).violation == "deleted_within_retention"
 
 

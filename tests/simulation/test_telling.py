@@ -14,10 +14,10 @@ from simulation.__main__ import (
     TRACE_LINES,
     main,
     require_enough,
-    summary,
 )
 from simulation.faults import Fault, parse_fault
-from simulation.plans import draw_plan
+from simulation.plans import draw_plan, story_of
+from simulation.report import ranges, summary
 from simulation.scenario import (
     EXCEPTION,
     MIN_ACKNOWLEDGED,
@@ -26,6 +26,7 @@ from simulation.scenario import (
     Result,
     run_seed,
 )
+from simulation.seeds import parse_seeds
 from simulation.stored_plans import read_plan
 from simulation.test_planted_bugs import recover_without_consent
 from simulation.world import Settings
@@ -129,6 +130,35 @@ def test_one_seed_does_not_take_the_place_of_what_many_have_proven(
     assert [path.name for path in (tmp_path / "out").iterdir()] == [written]
 
 
+def test_a_run_adds_its_seeds_and_commit_to_the_report_of_earlier_ones(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(simulation.__main__, "PORTION_SEEDS", 2)
+    monkeypatch.setattr(simulation.__main__, "run_all", lambda ran, _: map(run, ran))
+    for commit, options in (("a", ["--seeds", "1-3"]), ("b", ["--seeds", "1", "--first", "9"])):
+        monkeypatch.setattr(simulation.__main__, "checked_out_commit", lambda commit=commit: commit)
+        assert main(["--append", *options]) == 0
+    monkeypatch.setattr(simulation.__main__, "run_all", lambda *_: iter([result(violation=NAME)]))
+    assert main(["--append", "--seeds", "7,"]) == 1
+    report = json.loads((tmp_path / "out" / "sim.json").read_text())
+    assert [(r["commit"], r["seeds"], r["failing_seeds"]) for r in report["runs"]] == [
+        ("a", "1-2", []),
+        ("a", "3,", []),
+        ("b", "9,", []),
+        ("b", "7,", [{"seed": 7, "name": NAME}]),
+    ]
+    assert (report["seeds"], report["violations"]) == (5, 1)
+    assert report["failing_seeds"] == [{"seed": 7, "name": NAME}]
+    assert report["faults"][FAULT.kind] == 5 * MIN_FAULTS
+    assert report["acknowledged"] == 5 * MIN_ACKNOWLEDGED
+
+
+@pytest.mark.parametrize("text", ["3,", "3-4", "3,17,40-60"])
+def test_the_seeds_of_a_report_can_be_run_again(text: str) -> None:
+    assert ranges(parse_seeds(text).listed) == text
+
+
 def run(seed: int) -> Result:
     found = result()
     found.seed = seed
@@ -198,6 +228,17 @@ def test_seeds_are_chosen_by_a_kind_of_fault_in_their_plan(
     assert len(ran) == 6
 
 
+def test_seeds_are_chosen_by_the_story_in_their_plan(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    story = "copy_beside_the_original"
+    ran = seeds_run(monkeypatch, tmp_path, ["--seeds", "2", "--with-story", story])
+    having = [seed for seed in range(1, ran[-1] + 1) if story_of(seed, Settings()) == story]
+    assert ran == having
+    kinds = [{fault.kind for fault in draw_plan(seed, Settings())} for seed in ran]
+    assert all({"copied_directory", "crash_broker"} <= kind for kind in kinds)
+
+
 def seeds_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: Sequence[str]) -> list[int]:
     ran: list[int] = []
 
@@ -241,6 +282,23 @@ def test_a_stored_plan_names_its_seed(
     assert faults_told(told) == [FAULT, CULPRIT]
     assert told[-1].startswith("seed 7: ")
     assert read_plan(path) == ("culprit", 7, "It fails by the culprit.", [FAULT, CULPRIT])
+
+
+def test_json_has_the_verdict_on_a_stored_plan(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(simulation.__main__, "run_seed", fails_by_the_culprit)
+    path = tmp_path / "culprit.txt"
+    found = []
+    for faults in ([FAULT], [FAULT, CULPRIT]):
+        path.write_text("# Seed: 7\n" + "".join(f"{fault}\n" for fault in faults))
+        main(["--json", "--plan", str(path)])
+        found.append(json.loads(capsys.readouterr().out))
+    message = f"{NAME}: it does not hold"
+    assert found == [
+        {"name": None, "seeds": 1},
+        {"name": NAME, "message": message, "seed": 7, "seeds": 1},
+    ]
 
 
 @pytest.mark.parametrize("options", [["--shrink"], ["--plan", "/dev/null"]])

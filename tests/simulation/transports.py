@@ -161,7 +161,14 @@ class SimReplicaControl:
         except CallFailedError as error:
             raise BrokerUnreachableError(str(error)) from None
 
-    async def watch(self, controller_id: int, controller_epoch: int, broker_epoch: int) -> None:  # noqa: ARG002
+    async def watch(
+        self,
+        controller_id: int,  # noqa: ARG002
+        controller_epoch: int,  # noqa: ARG002
+        broker_epoch: int,
+        established: Callable[[], None],  # noqa: ARG002
+    ) -> None:
+        """Whether it stands is reported, and decides nothing."""
         try:
             await self._network.call("watch", self._address, broker_epoch, None)
         except (CallFailedError, TidelogError):

@@ -10,6 +10,8 @@ from simulation.violation import Violation
 from simulation.world import World
 from tidelog.batch import is_damaged
 from tidelog_broker.log.errors import LogError
+from tidelog_broker.partition.replica_log import ReplicaLog
+from tidelog_runtime.metadata.schema import decode_leader_and_isr
 
 SKIPPED = "unreadable records reported to a reader"
 
@@ -28,15 +30,12 @@ class Unreadable:
 
     def reported(self, place: PartitionId, found: Range) -> None:
         """By a leader, to a consumer. Raises `Violation` where no disk has lost anything, or
-        where an in-sync replica still has the first of these records."""
-        known = self._ranges.setdefault(place, set())
-        if found in known:
-            return
-        known.add(found)
+        where an in-sync replica still has all of these records."""
+        self._ranges.setdefault(place, set()).add(found)
         losses = self._world.data_losses
         if not any(losses.last_of(broker_id, place) for broker_id in self._world.brokers):
             raise Violation("unreadable_without_loss", f"{found} of {place}, and no disk lost data")
-        holder = self._in_sync_holder(place, found.first_offset)
+        holder = self._in_sync_holder(place, found)
         if holder is not None:
             raise Violation(
                 "unreadable_though_held",
@@ -44,24 +43,20 @@ class Unreadable:
                 "the ISR, has it",
             )
 
-    def _in_sync_holder(self, place: PartitionId, offset: int) -> int | None:
+    def _in_sync_holder(self, place: PartitionId, found: Range) -> int | None:
+        """One that has all of it: a part of what one batch stands for is not copied."""
         for broker_id, process in self._world.brokers.items():
             for partition in self._world.partitions_of(process):
                 if PartitionId(partition.topic_id, partition.name.partition) != place:
                     continue
-                state = partition.state
+                # A follower's own state may be older than its joining.
+                item = self._world.store_data.get(self._world.keys.leader_and_isr(partition.name))
+                state = None if item is None else decode_leader_and_isr(item.value)
                 if state is None or broker_id not in state.isr_ids or process.broker is None:
                     continue
-                log = partition.log
-                if not log.log_start_offset <= offset < log.log_end_offset:
-                    continue
-                try:
-                    with process.machine.disk.looked_at():
-                        [batch, *_] = log.read(offset, max_bytes=1, up_to=log.log_end_offset)
-                except LogError:
-                    continue
-                if not is_damaged(batch.header):
-                    return broker_id
+                with process.machine.disk.looked_at():
+                    if _holds(partition.log, found):
+                        return broker_id
         return None
 
     def covers(self, place: PartitionId, offset: int) -> bool:
@@ -72,3 +67,18 @@ class Unreadable:
         for place, ranges in self._ranges.items():
             for found in sorted(ranges):
                 yield place, found
+
+
+def _holds(log: ReplicaLog, found: Range) -> bool:
+    offset, end = found
+    if not log.log_start_offset <= offset <= end <= log.log_end_offset:
+        return False
+    while offset < end:
+        try:
+            [batch, *_] = log.read(offset, max_bytes=1, up_to=log.log_end_offset)
+        except LogError:
+            return False
+        if is_damaged(batch.header):
+            return False
+        offset = batch.header.next_offset
+    return True

@@ -24,6 +24,7 @@ from simulation.violation import Violation
 from tidelog.model import TopicPartition
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replicas import replica_manager
+from tidelog_controller.core import dirty_partitions
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.memory_data import MemoryData
 
@@ -190,8 +191,10 @@ class World:
         """Starts every service, and runs `main` to its end in virtual time: a `Violation`
         named `run_never_ends` if that is not within MAX_RUN_S."""
         former, former_turn = structlog.get_config(), replica_manager.COST_PER_TURN
+        former_judged = dirty_partitions.MAX_JUDGED_PER_BATCH
         # Topics are small here, and nothing that may come between two partitions is to be missed.
         replica_manager.COST_PER_TURN = 1
+        dirty_partitions.MAX_JUDGED_PER_BATCH = 2
         structlog.configure(
             processors=[], wrapper_class=_logger_class(self._said), cache_logger_on_first_use=False
         )
@@ -207,6 +210,7 @@ class World:
             library.removeHandler(handler)
             structlog.configure(**former)
             replica_manager.COST_PER_TURN = former_turn
+            dirty_partitions.MAX_JUDGED_PER_BATCH = former_judged
 
     def _give_up(self) -> None:
         self.fail(Violation("run_never_ends", f"it goes on after {MAX_RUN_S} virtual s"))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from contextlib import suppress
 from pathlib import Path
 
 from faults.cluster import ClusterFailedError, LogSince
@@ -18,6 +20,8 @@ FLIPPED_BIT = 4
 # So many frames before the last: sound ones follow it, so that it is no torn tail, and it is
 # hardly synced yet, for what was synced is not read after a crash.
 MIN_FRAMES_BEHIND = 3
+# A check of the disk reads what is synced; what was written of late may be synced after it.
+SCRUB_AGAIN_S = 3.0
 
 
 class _Full:
@@ -83,13 +87,21 @@ async def flip_bit(scene: Scene) -> _Flipped:
 
 
 class _FlippedWhileRunning:
-    def __init__(self, broker: str, log: LogSince, where: str) -> None:
+    def __init__(self, scene: Scene, broker: str, log: LogSince, where: str) -> None:
+        self._scene = scene
+        self._broker = broker
         self._log = log
+        self._scrubbed_s = time.monotonic()
         self.target = f"{broker}: {where}"
 
     async def measured(self) -> Measures:
+        found = len(await self._log.told_ms(Kind.REPLICA_DAMAGED.value))
+        if not found and time.monotonic() - self._scrubbed_s >= SCRUB_AGAIN_S:
+            self._scrubbed_s = time.monotonic()
+            with suppress(ClusterFailedError):
+                await self._scene.scrub(self._broker)
         return {
-            "damage_told": len(await self._log.told_ms(Kind.REPLICA_DAMAGED.value)),
+            "damage_told": found,
             "repairs_told": len(await self._log.told_ms(Kind.REPLICA_REPAIRED.value)),
         }
 
@@ -114,7 +126,7 @@ async def flip_byte_of_leader(scene: Scene) -> _FlippedWhileRunning:
     longest = max(replicas, key=lambda replica: len(segment_paths(replica)))
     where = await asyncio.to_thread(flip_in_first_whole_frame, longest)
     await scene.scrub(leader)
-    return _FlippedWhileRunning(leader, log, where)
+    return _FlippedWhileRunning(scene, leader, log, where)
 
 
 def flip_in_first_whole_frame(replica: Path) -> str:

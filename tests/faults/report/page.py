@@ -87,6 +87,7 @@ def _counts(result: Result) -> str:
     rows = [("acknowledged", result.acknowledged)]
     rows += [("failed", result.failed), ("unknown", result.unknown)]
     rows += [(key, result.count(anomaly)) for key, anomaly in COUNTED.items()]
+    rows += [("unexplained", result.unexplained), ("misblamed", result.misblamed)]
     others = [
         a for a in {a for run in result.runs for a in run.anomalies} if a not in COUNTED.values()
     ]
@@ -96,14 +97,22 @@ def _counts(result: Result) -> str:
 
 def _faults(result: Result) -> str:
     told = result.as_json()
-    faults, gaps = told["faults"], told["gaps_seconds"]
+    faults, gaps, explanations = told["faults"], told["gaps_seconds"], told["explanations"]
     assert isinstance(faults, dict)
     assert isinstance(gaps, dict)
+    assert isinstance(explanations, dict)
     rows = [
-        (kind, str(counts["injected"]), str(counts["with_effect"]), str(gaps.get(kind, "")))
+        (
+            kind,
+            str(counts["injected"]),
+            str(counts["with_effect"]),
+            str(gaps.get(kind, "")),
+            ", ".join(f"{word} {n}" for word, n in explanations.get(kind, {}).items()),
+        )
         for kind, counts in faults.items()
     ]
-    table = _table(("kind", "injected", "with effect", "worst gap alone, s"), rows)
+    heads = ("kind", "injected", "with effect", "worst gap alone, s", "explanations")
+    table = _table(heads, rows)
     left_out = "".join(
         f"<li>{escape(name)}: {escape(why)}</li>" for name, why in result.left_out.items()
     )

@@ -1,0 +1,93 @@
+"""Asks the cluster again and again what is wrong, as `tidelog explain` does."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+
+from beside import beside
+from faults.cluster import Cluster
+from faults.connections import routed
+from faults.explanations import SERIOUS, Asked
+from faults.explicable import LASTING
+from faults.load import now_ms
+from tidelog.client.ask_explain import explain_cluster
+from tidelog.client.tcp_dial import dial
+from tidelog.errors import TidelogError
+from tidelog.inspection.explain import Listening
+from tidelog.inspection.model import Scope
+
+ASK_PAUSE_S = 1.0
+ANSWER_MS = 1_000
+# Beyond all times that the product has itself.
+ASK_TIMEOUT_S = 15.0
+# Elections that were repeated count as over after 45 s without another.
+WELL_TIMEOUT_S = 90.0
+
+
+class ExplainWatch:
+    """`asks`: in the order in which they were asked."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._rng = random.Random()
+        self.asks: list[Asked] = []
+
+    @asynccontextmanager
+    async def watching(self) -> AsyncIterator[None]:
+        """Asks while this is entered."""
+        async with beside(self._watch()):
+            yield
+
+    async def _watch(self) -> None:
+        while True:
+            await self._ask()
+            await asyncio.sleep(ASK_PAUSE_S)
+
+    async def until_well(self) -> str:
+        """What an explanation still says when the time is up; empty: all is well, but for what is
+        told for long by design."""
+        deadline_ms = now_ms() + round(WELL_TIMEOUT_S * 1000)
+        while True:
+            asked = await self._ask()
+            serious = [
+                finding
+                for finding in asked.findings
+                if finding.severity in SERIOUS and finding.cause not in LASTING
+            ]
+            if not serious and not asked.problem:
+                return ""
+            if now_ms() >= deadline_ms:
+                return asked.said
+            await asyncio.sleep(ASK_PAUSE_S)
+
+    async def _ask(self) -> Asked:
+        """Through the service that answers first, in an order that is drawn each time: what one of
+        them says must be as good as what another says."""
+        services = self._cluster.services
+        routes = self._cluster.direct_routes
+        addresses = self._rng.sample(list(services), len(services))
+        begin_ms = now_ms()
+        try:
+            async with asyncio.timeout(ASK_TIMEOUT_S):
+                explained = await explain_cluster(
+                    addresses,
+                    Scope(),
+                    ANSWER_MS,
+                    connect=partial(routed, routes),
+                    known=services,
+                    dial=partial(_dial, routes),
+                )
+        except (TidelogError, TimeoutError) as error:
+            asked = Asked(begin_ms, now_ms(), problem=str(error) or "it took too long")
+        else:
+            asked = Asked(begin_ms, now_ms(), explained.findings)
+        self.asks.append(asked)
+        return asked
+
+
+async def _dial(routes: Mapping[str, str], address: str) -> Listening:
+    return await dial(routes.get(address, address))

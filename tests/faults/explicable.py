@@ -1,0 +1,189 @@
+"""What `tidelog explain` has to say of each kind of fault, and of which there is nothing to say.
+Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from faults.catalogue import KINDS
+from tidelog.inspection.explain import causes
+
+
+class Expected(NamedTuple):
+    """One thing that a finding has to say of a fault. `causes`: any of these is right.
+    `grace_s`: from when the fault is in force; what this counts, `why` says. `names_broker`: the
+    finding's broker is one that the fault strikes. `lasts`: the finding stays after the fault, so
+    that one explanation that is new is enough, until the cluster is intact again."""
+
+    causes: frozenset[str]
+    grace_s: float
+    why: str
+    names_broker: bool = True
+    lasts: bool = False
+
+
+class Explicable(NamedTuple):
+    expected: tuple[Expected, ...] = ()
+    # Why there is nothing to explain, where nothing is expected.
+    nothing: str = ""
+
+
+def _one(
+    grace_s: float, why: str, *names: str, names_broker: bool = True, lasts: bool = False
+) -> Expected:
+    return Expected(frozenset(names), grace_s, why, names_broker, lasts)
+
+
+_NOTICED = "the controller notices the end within 1 s, and brokers hear of it"
+_DEAD = _one(2.0, _NOTICED, causes.REPLICA_DEAD, causes.BROKER_UNREACHABLE)
+_STOPPED = _one(2.0, _NOTICED, causes.BROKER_STOPPED)
+_PAUSED = _one(3.5, "what it did last counts as a sign of life for 2 s", causes.BROKER_PAUSED)
+_PAUSED_BEFORE = _one(0.5, "its lease has ended before this begins", causes.BROKER_PAUSED)
+_CONTROLLER = _one(
+    1.5,
+    "one round of questions, which may have begun before",
+    causes.NO_CONTROLLER,
+    causes.CONTROLLER_UNREACHABLE,
+    causes.NO_STANDBY,
+    names_broker=False,
+)
+_CONTESTED = _one(0.0, "the second process reports it", causes.BROKER_ID_CONTESTED, lasts=True)
+_CUT_LINK = _one(
+    4.0,
+    "a follower lags for 2 s, or a leader sees no fetch for 1.5 s, and the leader may be deposed",
+    causes.REPLICA_CUT_OFF,
+    causes.BROKER_CUT_OFF,
+    causes.BROKER_UNREACHABLE,
+)
+_STORE_ASKED = "leases are renewed every second, and a request to the store ends after 3 s"
+_MEMBER = _one(
+    4.0,
+    "services probe each member of the store every 2 s, and miss it for 1 s",
+    causes.STORE_MEMBER_UNREACHABLE,
+    causes.STORE_SLOW,
+    causes.STORE_UNREACHABLE,
+    names_broker=False,
+)
+_DAMAGE = _one(
+    0.0,
+    "once the damage is found, which the effect of the fault shows",
+    causes.REPLICA_CORRUPT,
+    causes.DAMAGE_REPAIRED,
+    lasts=True,
+)
+_CLIENTS = "between clients and brokers: no service is struck, and none can see it"
+_LATE = "packets come late, and all of them: no bound of the cluster is exceeded"
+
+EXPLICABLE: dict[str, Explicable] = {
+    "kill_leader": Explicable((_DEAD,)),
+    "stop_leader": Explicable((_STOPPED,)),
+    "pause_leader": Explicable((_PAUSED,)),
+    "pause_follower": Explicable((_PAUSED,)),
+    "kill_controller": Explicable((_CONTROLLER,)),
+    "stop_controller": Explicable((_CONTROLLER,)),
+    "pause_controller": Explicable((_CONTROLLER,)),
+    "restart_all_brokers": Explicable((_DEAD,)),
+    "start_second_process": Explicable((_CONTESTED,)),
+    "start_copied_process": Explicable((_CONTESTED,)),
+    "start_second_while_paused": Explicable((_PAUSED_BEFORE, _CONTESTED)),
+    "take_over_by_copy": Explicable(
+        (
+            _one(
+                0.0,
+                "the registration of the second process says it",
+                causes.DIRECTORY_NOT_INTACT,
+                causes.BROKER_ID_CONTESTED,
+                lasts=True,
+            ),
+        )
+    ),
+    "cut_off_leader": Explicable(
+        (
+            _one(
+                2.0,
+                "one round of questions, which waits for its answer",
+                causes.BROKER_UNREACHABLE,
+                # Once its registration has ended, nothing tells it from one that has crashed.
+                causes.REPLICA_DEAD,
+            ),
+        )
+    ),
+    "cut_follower": Explicable((_CUT_LINK,)),
+    "cut_leader_from_followers": Explicable((_CUT_LINK,)),
+    "cut_one_way": Explicable((_CUT_LINK,)),
+    "cut_leader_from_etcd": Explicable(
+        (
+            _one(
+                5.5,
+                _STORE_ASKED,
+                causes.STORE_UNREACHABLE,
+                causes.BROKER_UNREGISTERED,
+            ),
+        )
+    ),
+    "drop_packets": Explicable(nothing=_LATE),
+    "delay_clients": Explicable(nothing=_CLIENTS),
+    "cut_off_clients": Explicable(nothing=_CLIENTS),
+    "hang_answers": Explicable(nothing=_CLIENTS),
+    "delay_services": Explicable(nothing=_LATE),
+    "fill_disk": Explicable((_one(1.5, "the next append is rejected", causes.DISK_FULL),)),
+    "flip_bit": Explicable((_DEAD, _DAMAGE)),
+    "flip_byte_of_leader": Explicable((_DAMAGE,)),
+    "kill_etcd_member": Explicable((_MEMBER,)),
+    "kill_etcd_leader": Explicable((_MEMBER,)),
+    "kill_all_etcd": Explicable(
+        (
+            _one(
+                5.5,
+                _STORE_ASKED,
+                causes.STORE_UNREACHABLE,
+                names_broker=False,
+            ),
+        )
+    ),
+    "skew_clock": Explicable(
+        (
+            _one(
+                4.0,
+                "the clock is set within 1 s, and heard with the next fetches",
+                causes.CLOCK_SKEW,
+                causes.CLOCK_IN_DOUBT,
+            ),
+        )
+    ),
+}
+assert EXPLICABLE.keys() == KINDS.keys(), "of every kind it is said what explains it"
+
+# What blames the broker that a finding names. Others name the broker that a person should check
+# first (the leader of a partition that waits), or what the machine lacks (CPU, memory).
+BLAMING = frozenset(
+    {
+        causes.REPLICA_DEAD,
+        causes.BROKER_STOPPED,
+        causes.BROKER_CANNOT_START,
+        causes.BROKER_PAUSED,
+        causes.BROKER_UNREACHABLE,
+        causes.BROKER_UNREGISTERED,
+        causes.BROKER_ID_CONTESTED,
+        causes.DISK_FULL,
+        causes.DISK_ERROR,
+        causes.REPLICA_CORRUPT,
+        causes.REPLICA_REJECTS,
+        causes.REPLICA_CUT_OFF,
+        causes.BROKER_CUT_OFF,
+        causes.CONTROLLER_CUT_OFF,
+        causes.REPLICAS_DIVERGED,
+        causes.RECORDS_DAMAGED,
+        causes.STORE_UNREACHABLE,
+        causes.CLOCK_SKEW,
+        causes.CLOCK_IN_DOUBT,
+    }
+)
+# These stay true for an hour after a second process was rejected.
+LASTING = frozenset({causes.BROKER_ID_CONTESTED})
+# What strikes the store strikes every broker.
+STRIKE_ALL = frozenset({"kill_etcd_member", "kill_etcd_leader", "kill_all_etcd"})
+# A broker that gets no CPU looks like one that was struck: it answers late, or not at all. What is
+# said of it within SHORT_OF_CPU_S of a finding that names that is the machine's doing.
+OF_THE_MACHINE = frozenset({causes.CPU_STARVED, causes.BROKER_BUSY})
+SHORT_OF_CPU_S = 15.0
