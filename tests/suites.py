@@ -15,11 +15,10 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent
-PROCESSES_BY_FILE = 2
 
 _TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*m")
 _CLOSING_LINE = re.compile(
@@ -31,13 +30,23 @@ _CLOSING_LINE = re.compile(
 class Suite:
     """`needs`: programs of Debian packages that `make system-deps` installs. `on_all_cores`: its
     tests share nothing, so that several processes may run them. `by_file`: its files share nothing,
-    and mostly wait; two processes run them, each with a cluster of its own."""
+    and mostly wait; so many processes run them, each with a cluster of its own. `beside`: suites
+    that the same processes run, so that none of them has nothing to do."""
 
     name: str
     budget_seconds: int
     needs: tuple[str, ...] = ()
     on_all_cores: bool = False
-    by_file: bool = False
+    by_file: int = 0
+    beside: tuple[Suite, ...] = ()
+
+    @property
+    def names(self) -> str:
+        return ", ".join([self.name, *(suite.name for suite in self.beside)])
+
+    @property
+    def total_budget_seconds(self) -> int:
+        return self.budget_seconds + sum(suite.budget_seconds for suite in self.beside)
 
     @property
     def missing(self) -> list[str]:
@@ -53,24 +62,30 @@ class Outcome:
 
 
 SUITES = (
-    Suite("unit", budget_seconds=360, on_all_cores=True),
+    Suite("unit", budget_seconds=300, on_all_cores=True),
     Suite("model", budget_seconds=120, on_all_cores=True),
-    Suite("contract", budget_seconds=60),
-    Suite("simulation", budget_seconds=600, on_all_cores=True),
-    Suite("integration", budget_seconds=720, by_file=True),
-    Suite("spark", budget_seconds=400, needs=("java", "prometheus"), by_file=True),
-    Suite("pipeline", budget_seconds=560, needs=("java",), by_file=True),
-    Suite("api_fuzz", budget_seconds=120),
-    Suite("console", budget_seconds=420, needs=("chromium",), by_file=True),
-    Suite("monitoring", budget_seconds=170, needs=("prometheus", "promtool"), by_file=True),
+    Suite("simulation", budget_seconds=500, on_all_cores=True),
+    Suite(
+        "integration",
+        budget_seconds=900,
+        by_file=2,
+        beside=(
+            Suite("contract", budget_seconds=20),
+            Suite("api_fuzz", budget_seconds=60),
+            Suite("monitoring", budget_seconds=120, needs=("prometheus", "promtool")),
+        ),
+    ),
+    Suite("spark", budget_seconds=460, needs=("java", "prometheus"), by_file=2),
+    Suite("pipeline", budget_seconds=700, needs=("java",), by_file=2),
+    Suite("console", budget_seconds=360, needs=("chromium",), by_file=2),
 )
 
 
 def main() -> int:
     in_ci = os.environ.get("CI") == "true"
     present = [suite for suite in SUITES if (TESTS / suite.name).is_dir()]
-    left_out = [suite for suite in present if suite.missing]
-    outcomes = [run(suite) for suite in present if not suite.missing]
+    left_out = [s for suite in present for s in (suite, *suite.beside) if s.missing]
+    outcomes = [run(without(suite, left_out)) for suite in present if not suite.missing]
     for suite in left_out:
         say(
             f"Left out: {suite.name}, which needs {', '.join(suite.missing)}; "
@@ -78,8 +93,8 @@ def main() -> int:
         )
     for outcome in outcomes:
         say(
-            f"{outcome.suite.name}: {'passed' if outcome.passed else 'FAILED'} in "
-            f"{outcome.seconds:.0f} s of {outcome.suite.budget_seconds} s"
+            f"{outcome.suite.names}: {'passed' if outcome.passed else 'FAILED'} in "
+            f"{outcome.seconds:.0f} s of {outcome.suite.total_budget_seconds} s"
         )
     for outcome in outcomes:
         say(outcome.closing_line)
@@ -87,15 +102,22 @@ def main() -> int:
     return 1 if failed or (in_ci and left_out) else 0
 
 
+def without(suite: Suite, left_out: Sequence[Suite]) -> Suite:
+    return replace(suite, beside=tuple(s for s in suite.beside if s not in left_out))
+
+
 def run(suite: Suite) -> Outcome:
     """Shows what pytest writes while it runs. Over its budget, a suite is ended."""
-    say(f"{suite.name}: at most {suite.budget_seconds} s")
+    say(f"{suite.names}: at most {suite.total_budget_seconds} s")
     colour = "yes" if sys.stdout.isatty() else "no"
-    command = [sys.executable, "-m", "pytest", f"--color={colour}", str(TESTS / suite.name)]
+    directories = [str(TESTS / each.name) for each in (suite, *suite.beside)]
+    command = [sys.executable, "-m", "pytest", f"--color={colour}", *directories]
     if suite.on_all_cores:
-        command += ["--numprocesses", "auto"]
+        command += ["--numprocesses", "auto", "--dist", "worksteal"]
     if suite.by_file:
-        command += ["--numprocesses", str(PROCESSES_BY_FILE), "--dist", "loadfile"]
+        # In the order of collection (`longest_first`), and not by how many tests a file has.
+        command += ["--numprocesses", str(suite.by_file), "--dist", "loadfile"]
+        command += ["--no-loadscope-reorder"]
     started = time.monotonic()
     # A session of its own, so that at the end of the budget its whole group is ended.
     process = subprocess.Popen(
@@ -112,7 +134,7 @@ def run(suite: Suite) -> Outcome:
         over_budget.set()
         os.killpg(process.pid, signal.SIGKILL)
 
-    timer = threading.Timer(suite.budget_seconds, end)
+    timer = threading.Timer(suite.total_budget_seconds, end)
     timer.start()
     try:
         lines = echo(process)
@@ -125,7 +147,7 @@ def run(suite: Suite) -> Outcome:
         timer.cancel()
     seconds = time.monotonic() - started
     if over_budget.is_set():
-        say(f"{suite.name}: ended, because it took longer than {suite.budget_seconds} s")
+        say(f"{suite.name}: ended, because it took longer than {suite.total_budget_seconds} s")
     return Outcome(suite, status == 0, seconds, closing_line(suite, lines))
 
 

@@ -65,6 +65,7 @@ class Fuzzer:
         self._session = requests.Session()
         self._schema = schemathesis.openapi.from_url(f"{url}/openapi.json", timeout=ANSWER_SECONDS)
         self._until_upkeep = 0
+        self._stale = True
         self._facts: Facts | None = None
 
     @property
@@ -121,6 +122,9 @@ class Fuzzer:
         assert left <= 0, f"{_name(operation)}: {left} of {count} cases could not be made"
 
     def _grounded(self, case: Case) -> None:
+        # What the case before has begun would make its partitions busy, and the facts old.
+        if self._stale:
+            self._until_upkeep = 0
         self._look_after()
         assert self._facts is not None
         grounds = ground(_name(case.operation), self._facts, self._rng)
@@ -145,6 +149,7 @@ class Fuzzer:
             case.body = bounded_body
         answer = case.call(base_url=self._url, session=self._session, timeout=ANSWER_SECONDS)
         self.tallies.add(name, answer.status_code)
+        self._stale |= case.method != "GET" and answer.status_code < 300
         self._until_upkeep -= 1
         try:
             case.validate_response(answer, checks=CHECKS)
@@ -157,6 +162,7 @@ class Fuzzer:
         if self._until_upkeep <= 0 or self._facts is None:
             self._facts = self._upkeep.restore()
             self._until_upkeep = CASES_BETWEEN_UPKEEP
+            self._stale = False
 
 
 def _name(operation: Operation) -> str:

@@ -22,8 +22,8 @@ SLOWEST_BYTES_PER_SECOND = 1_024
 # Topics that cases have made are deleted once there are so many.
 MAX_STRANGERS = 8
 
-# What moves is busy, and on a busy machine it is so for many cases.
-SETTLED_S, PAUSE_S = 10.0, 0.05
+# An operation that takes longer waits for what cases have taken away, and is cancelled.
+SETTLED_S, PAUSE_S = 30.0, 0.02
 
 _PASSES = (
     ErrorCode.OPERATION_ENDED,
@@ -126,11 +126,20 @@ class Upkeep:
 
 
 async def _settled(admin: Admin) -> None:
-    """Operations that wait for what cases have taken away may run on."""
+    """What moves is busy, and refuses the next case: no operation is running any more."""
     with suppress(TimeoutError):
-        async with asyncio.timeout(SETTLED_S):
-            while await admin.list_operations(["running"]):  # noqa: ASYNC110 - nobody tells of it
-                await asyncio.sleep(PAUSE_S)
+        await _none_running(admin)
+        return
+    for operation in await admin.list_operations(["running"]):
+        with _tried_again_later():
+            await admin.cancel_operation(operation.operation_id)
+    await _none_running(admin)
+
+
+async def _none_running(admin: Admin) -> None:
+    async with asyncio.timeout(SETTLED_S):
+        while await admin.list_operations(["running"]):  # noqa: ASYNC110 - nobody tells of it
+            await asyncio.sleep(PAUSE_S)
 
 
 @contextmanager

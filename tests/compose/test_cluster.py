@@ -40,7 +40,7 @@ def consumed(stack: Stack, topic: str) -> list[str]:
 
 def test_all_brokers_and_controllers_are_registered_in_their_racks(stack: Stack) -> None:
     cluster = stack.get("/v1/cluster")
-    assert [(b["broker_id"], b["rack"], b["state"]) for b in cluster["brokers"]] == [
+    assert [(b["broker_id"], b["rack"], b["status"]) for b in cluster["brokers"]] == [
         (1, "a", "running"),
         (2, "a", "running"),
         (3, "b", "running"),

@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser
 
+import longest_first
 from collected import own_items
 from console.browser import running_browser
 from console.console import Console, new_console
@@ -24,6 +25,7 @@ UNHURRIED = {"lease_ttl_seconds": 15}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    longest_first.order(items)
     for item in own_items(items, __file__):
         item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
         item.add_marker(pytest.mark.timeout(TEST_SECONDS))

@@ -17,10 +17,12 @@ from console.console import Console, new_console
 from console.gateways import MemoryGateway
 from console.tracing import begin_trace, end_trace
 from tidelog.client.descriptions import TopicDescription
+from tidelog.client.service_states import ToldStates
 from tidelog.model import Record
 from unit.admin_api.fake_operations import FakeConsumer
 from unit.admin_api.fakes import FakeCluster, broker, partition, topic
 from unit.admin_api.test_events_asked_for import change as state_change
+from unit.admin_api.test_gateways import controller
 
 TOPICS = 10
 PARTITIONS = 300
@@ -68,6 +70,8 @@ async def many() -> AsyncIterator[str]:
     cluster.events.remembered = [
         state_change(n, topic="sea-3", partition=n) for n in range(1, EVENTS + 1)
     ]
+
+    cluster.states.told = ToldStates((controller(1),), ())
 
     async def change() -> None:
         for turn in itertools.count():

@@ -12,7 +12,7 @@ from playwright.async_api import expect
 from console.console import Console
 
 PAGES = {
-    "overview": ("All is well", "Leaders per broker", "Partitions by broker"),
+    "overview": ("All is well", "Leaders per broker", "Partitions by broker", "Gateways", "alive"),
     "topics": ("sea", "in sync"),
     "topics/sea": ("Partitions", "HW", "LEO", "Lag"),
     "topics/sea?tab=config": ("retention_ms", "What it does"),

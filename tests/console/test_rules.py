@@ -56,6 +56,27 @@ def broker(broker_id: int, status: str, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
+    ("clients", "text"),
+    [
+        ([], "–"),
+        ([("10.0.0.7", 128)], "10.0.0.7 at max_requests_per_client (128)"),
+        (
+            [("10.0.0.7", 1_280), ("10.0.0.8", 128)],
+            "10.0.0.7 at max_requests_per_client (1,280) and 1 more",
+        ),
+    ],
+)
+async def test_of_the_clients_at_a_limit_of_a_gateway_the_last_one_is_named(
+    opened: Console, clients: list[tuple[str, int]], text: str
+) -> None:
+    given = [
+        {"address": address, "limit": "max_requests_per_client", "value": value}
+        for address, value in clients
+    ]
+    assert await told(opened, "parts/gateways", "limitedText", given) == text
+
+
+@pytest.mark.parametrize(
     ("changed", "tone", "short"),
     [
         ({}, "ok", "All is well"),

@@ -333,6 +333,7 @@ async def test_that_a_service_was_not_heard_is_told_for_a_while(scene: Scene) ->
         ("topics/none", unknown_topic("none")),
         ("topics/sea/99", unknown_partition("sea", 99, 3)),
         ("moves/none", TidelogError(ErrorCode.UNKNOWN_OPERATION, "no operation has the id none")),
+        ("events?topic=none", unknown_topic("none")),
     ],
 )
 async def test_what_does_not_exist_is_not_found(
@@ -348,17 +349,38 @@ async def test_what_does_not_exist_is_not_found(
         await expect(main.get_by_text(word)).to_have_count(0)
 
 
-async def test_a_partition_that_is_no_number_is_no_page(scene: Scene) -> None:
-    await scene.console.open("topics/sea/first")
+async def test_records_of_a_topic_that_does_not_exist_are_not_found(scene: Scene) -> None:
+    main = scene.console.page.get_by_role("main")
+    await scene.console.open("records?topic=none")
+    await expect(main.get_by_text("Not found", exact=True)).to_be_visible()
+    await expect(main.get_by_text("There is no topic none.")).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "topics/sea/first",
+        "topics/sea/0/more",
+        "moves/none/more",
+        *(f"{page}/9" for page in ("overview", "brokers", "events", "records", "none")),
+    ],
+)
+async def test_an_address_that_names_no_page_is_no_page(scene: Scene, place: str) -> None:
+    await scene.console.open(place)
     await expect(scene.console.page.get_by_text("There is no such page")).to_be_visible()
 
 
 @pytest.mark.parametrize(
-    "place", ["overview", "topics", "topics/sea", "brokers", "moves", "events"]
+    "place",
+    [
+        *("overview", "topics", "topics/sea", "topics/sea/0", "brokers", "moves", "events"),
+        *("moves/op-1", "records?topic=sea"),
+    ],
 )
 async def test_a_page_over_a_silent_gateway_is_not_live(scene: Scene, place: str) -> None:
     page = scene.console.page
     main = page.get_by_role("main")
+    scene.cluster.admin.operations = [operation()]
     await scene.console.open(place)
     await expect(main.get_by_text("live", exact=True)).to_be_visible()
     # It takes connections and answers nothing, as a process that is paused.

@@ -7,10 +7,11 @@ from pathlib import Path
 from tidelog.log_dump import dump_log
 
 
-def flip_a_bit(replica: Path) -> int:
-    """In the records of a batch in the middle; returns its base offset."""
+def flip_a_bit(replica: Path, batch: int | None = None) -> int:
+    """In the records of the batch of this number, or of one in the middle; returns its base
+    offset."""
     frames = [(segment, info) for segment, info in dump_log(replica) if info.header is not None]
-    segment, info = frames[len(frames) // 2]
+    segment, info = frames[len(frames) // 2 if batch is None else batch]
     assert info.header is not None
     with segment.open("r+b") as file:
         file.seek(info.position + info.size - 5)

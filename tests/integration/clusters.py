@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tidelog_runtime.local.cluster import LocalCluster
+from tidelog_runtime.local.cluster import LocalCluster, Programs
 from tidelog_runtime.local.service_file import Setting
 
 # A replica that lags leaves the ISR, a dead process is forgotten and what was deleted is
@@ -40,6 +40,7 @@ def new_cluster(
     controller_config: Mapping[str, Setting] | None = None,
     etcd: str | None = None,
     gateway: bool = False,
+    programs: Programs | None = None,
 ) -> LocalCluster:
     return LocalCluster(
         directory,
@@ -51,6 +52,7 @@ def new_cluster(
         etcd=etcd,
         usual_ports=False,
         gateway=gateway,
+        programs=programs,
         rng=random.Random(),
     )
 
@@ -66,6 +68,7 @@ async def running_cluster(
     controller_config: Mapping[str, Setting] | None = None,
     etcd: str | None = None,
     gateway: bool = False,
+    programs: Programs | None = None,
 ) -> AsyncIterator[LocalCluster]:
     """Ready when it is entered, stopped when it is left."""
     started = new_cluster(
@@ -77,6 +80,7 @@ async def running_cluster(
         controller_config=controller_config,
         etcd=etcd,
         gateway=gateway,
+        programs=programs,
     )
     RUNNING.append(started)
     try:

@@ -6,6 +6,7 @@ import pytest
 import pytest_asyncio
 from pluggy import Result
 
+import longest_first
 from collected import own_items
 from integration.clusters import RUNNING, running_cluster
 from tidelog_runtime.local.cluster import LocalCluster
@@ -29,6 +30,7 @@ def nothing_died_by_itself() -> Generator[None]:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests run on the event loop of the cluster that they use."""
+    longest_first.order(items)
     for item in own_items(items, __file__):
         if "cluster" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.asyncio(loop_scope="module"), append=False)

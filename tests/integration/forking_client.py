@@ -22,9 +22,14 @@ from tidelog.client import (
     SyncProducer,
     TidelogError,
 )
+from tidelog.client.connections import GrpcConnections
 
 TOPIC = "sea"
 CHILD_TIMEOUT_S = 15
+# A pool of processes is forked like this: the parent's clients are about to connect again.
+FORKS_IN_SUCCESSION = 30
+# One child in four crashed.
+FORKS_DURING_A_REQUEST = 8
 HANGS = "hangs"
 
 _fork = multiprocessing.get_context("fork")
@@ -44,6 +49,25 @@ def in_child(work: Callable[[], Any]) -> str:
         child.kill()
         return HANGS
     return f"exit status {child.exitcode}" if answers.empty() else str(answers.get())
+
+
+def in_children(work: Callable[[], Any], count: int) -> str:
+    """What children that are forked one right after the other return, each value once."""
+    answers = _fork.SimpleQueue()
+
+    def run() -> None:
+        answers.put(outcome(work))
+
+    children = [_fork.Process(target=run) for _ in range(count)]
+    for child in children:
+        child.start()
+        child.join(CHILD_TIMEOUT_S)
+    for child in children:
+        child.kill()
+    answered: set[str] = set()
+    while not answers.empty():
+        answered.add(answers.get())
+    return ", ".join(sorted(answered))
 
 
 def outcome(work: Callable[[], Any]) -> str:
@@ -83,14 +107,23 @@ def sync_clients(bootstrap: str) -> dict[str, str]:
     consumer.assign_topic(TOPIC)
     stop = threading.Event()
     read: list[str] = []
+    sent: list[str] = []
 
     def poll() -> None:
         while not stop.is_set():
             read.append(outcome(lambda: len(consumer.poll(50))))
 
-    polling = threading.Thread(target=poll)
-    polling.start()
+    def send() -> None:
+        while not stop.is_set():
+            sent.append(outcome(lambda: producer.send(TOPIC, b"parent").topic))
+
+    threads = [threading.Thread(target=work) for work in (poll, send)]
+    for thread in threads:
+        thread.start()
     seen = {
+        "own clients of children in quick succession": in_children(
+            lambda: type(GrpcConnections()).__name__, FORKS_IN_SUCCESSION
+        ),
         "inherited producer": in_child(lambda: producer.send(TOPIC, b"child")),
         "inherited consumer": in_child(lambda: consumer.poll(100)),
         "inherited admin": in_child(admin.list_topics),
@@ -100,7 +133,9 @@ def sync_clients(bootstrap: str) -> dict[str, str]:
         "parent": outcome(lambda: producer.send(TOPIC, b"parent").topic),
     }
     stop.set()
-    polling.join()
+    for thread in threads:
+        thread.join()
+    seen["parent's sending thread"] = ", ".join(sorted(set(sent)))
     seen["parent's thread"] = ", ".join(sorted({"polled" if r.isdigit() else r for r in read}))
     for client in (producer, consumer, admin):
         client.close()
@@ -131,11 +166,15 @@ async def async_clients(bootstrap: str) -> dict[str, str]:
         async with Consumer(bootstrap, max_wait_ms=2_000) as consumer:
             await consumer.assign_topic(TOPIC)
             await consumer.seek_to_end()
-            await asyncio.sleep(0.3)
-            # A fetch is in progress, in the loop of the thread that forks.
-            seen["own client, a request in progress"] = in_child(lambda: own_async(bootstrap))
+            answered: set[str] = set()
+            for _ in range(FORKS_DURING_A_REQUEST):
+                await asyncio.sleep(0.3)
+                # A fetch is in progress, in the loop of the thread that forks.
+                answered.add(in_child(lambda: own_async(bootstrap)))
+            # One that sends was forked while the consumer had no request.
+            seen["own client, a request in progress"] = ", ".join(sorted(answered - {"sent"}))
             await (await producer.send(TOPIC, b"parent"))
-            seen["parent's consumer"] = str(len(await consumer.poll(5_000)))
+            seen["parent's consumer"] = "read" if await consumer.poll(5_000) else "nothing read"
     return seen
 
 

@@ -12,7 +12,8 @@ from typing import Protocol
 
 from tidelog_runtime.local.cluster import LocalCluster
 
-DISK_BYTES = 8 << 20
+# A quarter of it a broker keeps in reserve.
+DISK_BYTES = 16 << 20
 _BALLAST = "ballast"
 _BLOCK_BYTES = 64 << 10
 
@@ -50,7 +51,7 @@ class SmallFileSystem:
 
     def fill(self, cluster: LocalCluster, broker_id: int) -> None:  # noqa: ARG002
         assert self._mounted is not None
-        with (self._mounted / _BALLAST).open("wb", buffering=0) as ballast:
+        with (self._mounted / _BALLAST).open("ab", buffering=0) as ballast:
             try:
                 while ballast.write(bytes(_BLOCK_BYTES)):
                     pass

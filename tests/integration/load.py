@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
+from beside import beside
 from integration.waiting import TIMEOUT_SECONDS, until_true
 from tidelog.client import Delivery, Producer
 from tidelog.model import Record
@@ -79,14 +80,7 @@ async def load(
             number += 1
             await asyncio.sleep(PAUSE_SECONDS)
 
-    writing = asyncio.create_task(write())
-    try:
+    async with producer, beside(write()):
         await written.acknowledges(20)
         yield written
-    finally:
-        writing.cancel()
-        await asyncio.wait({writing})
-        await producer.close()
-    if not writing.cancelled():
-        writing.result()
     assert not written.failures, written.failures[0]

@@ -21,6 +21,8 @@ class TcpProxy:
         self.delay_seconds = 0.0
         # Of each connection, of what the server says; 0: as fast as it goes.
         self.bytes_per_second = 0
+        # In what the server says: these bytes become those, which are as many.
+        self.garbles: tuple[bytes, bytes] | None = None
 
     async def start(self) -> None:
         """On a free port; started again, on the same one."""
@@ -50,6 +52,10 @@ class TcpProxy:
         if self._connections:
             await asyncio.wait(self._connections)
 
+    async def _may_pass(self, client: asyncio.StreamWriter) -> None:  # noqa: ARG002
+        """Waits for as long as nothing goes through between the server and this client."""
+        await self._flowing.wait()
+
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = asyncio.create_task(self._serve(reader, writer))
         self._connections.add(connection)
@@ -62,8 +68,10 @@ class TcpProxy:
                 # The first side to end ends both.
                 await asyncio.wait(
                     tasks := [
-                        asyncio.create_task(self._copy(reader, target_writer)),
-                        asyncio.create_task(self._copy(target_reader, writer, answers=True)),
+                        asyncio.create_task(self._copy(reader, target_writer, writer)),
+                        asyncio.create_task(
+                            self._copy(target_reader, writer, writer, answers=True)
+                        ),
                     ],
                     return_when=asyncio.FIRST_COMPLETED,
                 )
@@ -75,11 +83,18 @@ class TcpProxy:
             writer.close()
 
     async def _copy(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool = False
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        client: asyncio.StreamWriter,
+        *,
+        answers: bool = False,
     ) -> None:
         with suppress(ConnectionError):
             while data := await reader.read(CHUNK_BYTES):
-                await self._flowing.wait()
+                await self._may_pass(client)
+                if answers and self.garbles is not None:
+                    data = data.replace(*self.garbles)
                 paced = answers and self.bytes_per_second
                 pace = len(data) / self.bytes_per_second if paced else 0.0
                 if pace or self.delay_seconds:

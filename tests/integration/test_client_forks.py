@@ -58,6 +58,8 @@ async def test_clients_without_async_that_other_threads_use() -> None:
         "own clients": "read",
         "own clients of a grandchild": "read",
         "parent": "sea",
+        "own clients of children in quick succession": "GrpcConnections",
+        "parent's sending thread": "sea",
         "parent's thread": "polled",
         "own clients after the parent closed its": "read",
     }
@@ -71,5 +73,5 @@ async def test_a_fork_within_a_coroutine() -> None:
         "parent": "sea",
         # gRPC cannot be brought to rest there: the limit that docs/client-guarantees.md states.
         "own client, a request in progress": "CLIENT_FORKED",
-        "parent's consumer": "1",
+        "parent's consumer": "read",
     }

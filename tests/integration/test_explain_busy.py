@@ -7,11 +7,12 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 import pytest
 import pytest_asyncio
 
+from beside import beside
 from integration.clusters import running_cluster
 from integration.topics import create_topic
 from integration.waiting import until
@@ -34,13 +35,8 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Loc
 @asynccontextmanager
 async def starved(cluster: LocalCluster) -> AsyncIterator[None]:
     pids = [pid for b in cluster.broker_ids if (pid := cluster.broker_process(b).pid) is not None]
-    starving = asyncio.create_task(_starve(pids))
-    try:
+    async with beside(_starve(pids)):
         yield
-    finally:
-        starving.cancel()
-        with suppress(asyncio.CancelledError):
-            await starving
 
 
 async def _starve(pids: Sequence[int]) -> None:

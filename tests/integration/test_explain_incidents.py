@@ -6,11 +6,11 @@ One cluster serves all of them: each test leaves it as it found it."""
 from __future__ import annotations
 
 import asyncio
+import re
 import resource
-import shlex
 import socket
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ import grpc
 import pytest
 import pytest_asyncio
 
+from beside import beside
 from integration.clusters import running_cluster
 from integration.explaining import (
     Pairs,
@@ -34,65 +35,44 @@ from integration.explaining import (
     tidelog,
     until_found,
 )
-from integration.tcp_proxy import TcpProxy
+from integration.reconfigured import restart_broker
+from integration.suggested_steps import commands_of, until_gone, without_standby
 from integration.topics import create_topic, describe, until_in_sync
 from integration.waiting import until, until_true
 from integration.wire_client import WireClient
 from tidelog.cli.exit_status import ExitStatus
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.inspection.model import Explanation, Finding
 from tidelog_runtime.local.cluster import LocalCluster
-from tidelog_runtime.local.etcd import LocalEtcd
 
 TOPIC = "pairs"
-# Of one client address, which is that of all clients here; no other test has as many.
+# Of one client address, which is that of all clients and services here; no other test has as many.
 MAX_CONNECTIONS = 48
-# Within the command that a finding suggests.
-_END = (". ", ", which ", ", with ")
+# Beside those of services: together fewer than that.
+FEW_CONNECTIONS = 24
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @dataclass
 class World:
-    """Services know the store by three addresses: `members`, each a way to the one etcd."""
-
     cluster: LocalCluster
-    etcd: LocalEtcd
-    members: list[TcpProxy]
     pairs: Pairs
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
-    directory = tmp_path_factory.mktemp("explain")
-    etcd = await LocalEtcd.start(directory / "etcd", log_path=directory / "etcd.log", fsync=False)
-    members = [TcpProxy(etcd.endpoint) for _ in range(3)]
-    for member in members:
-        await member.start()
-    endpoints = {"etcd_endpoints": [member.address for member in members]}
-    try:
-        async with running_cluster(
-            directory / "cluster",
-            broker_config={**endpoints, "max_connections_per_client": MAX_CONNECTIONS},
-            controller_config={**endpoints, "leader_balance": False},
-            etcd=etcd.endpoint,
-        ) as cluster:
-            pairs = await create_pairs(cluster, TOPIC)
-            yield World(cluster, etcd, members, pairs)
-    finally:
-        for member in members:
-            await member.stop()
-        await etcd.stop()
+    async with running_cluster(
+        tmp_path_factory.mktemp("explain"),
+        broker_config={"max_connections_per_client": MAX_CONNECTIONS},
+        controller_config={"leader_balance": False},
+    ) as cluster:
+        yield World(cluster, await create_pairs(cluster, TOPIC))
 
 
 @pytest_asyncio.fixture(autouse=True, loop_scope="module")
 async def everything_runs_again(world: World) -> AsyncIterator[None]:
     """A test that fails between a fault and its repair leaves the next ones a sound cluster."""
     yield
-    world.etcd.resume()
-    for member in world.members:
-        member.flow()
     cluster = world.cluster
     for broker_id in cluster.broker_ids:
         if not cluster.broker_process(broker_id).running:
@@ -102,42 +82,6 @@ async def everything_runs_again(world: World) -> AsyncIterator[None]:
             cluster.start_controller(controller_id)
     await cluster.ready()
     await until_in_sync(cluster, TOPIC)
-
-
-@asynccontextmanager
-async def without_standby(cluster: LocalCluster) -> AsyncIterator[int]:
-    """The second fault: the controller that stands by is killed."""
-    active = await cluster.active_controller()
-    standby = next(c for c in (1, 2) if c != active)
-    await cluster.kill_controller(standby)
-    yield standby
-    if not cluster.controller_process(standby).running:
-        cluster.start_controller(standby)
-    await cluster.ready()
-
-
-def commands_of(finding: Finding) -> list[list[str]]:
-    """The commands that a finding suggests, without `tidelog`."""
-    found = []
-    for part in finding.next_step.split("tidelog ")[1:]:
-        command = part
-        for end in _END:
-            command = command.partition(end)[0]
-        found.append(shlex.split(command.rstrip(".")))
-    return found
-
-
-async def until_gone(cluster: LocalCluster, cause: str) -> None:
-    seen: list[Explanation] = []
-
-    async def look() -> bool:
-        seen[:] = [await explained(cluster)]
-        return cause not in {name for name, _ in causes_of(seen[0])}
-
-    try:
-        await until(look, f"explain says {cause} no more")
-    except AssertionError as error:
-        raise AssertionError(f"{error}: {seen}") from None
 
 
 async def test_a_killed_standby_and_leaders_that_are_not_preferred(world: World) -> None:
@@ -205,8 +149,8 @@ async def test_a_broker_without_open_files_left(world: World) -> None:
     host, _, port = cluster.broker_address(3).rpartition(":")
     async with without_standby(cluster):
         with ExitStack() as connections:
-            resource.prlimit(pid, resource.RLIMIT_NOFILE, (opened + 60, before[1]))
-            for _ in range(80):
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (opened + FEW_CONNECTIONS, before[1]))
+            for _ in range(FEW_CONNECTIONS):
                 held = connections.enter_context(socket.socket())
                 held.connect((host, int(port)))
             try:
@@ -217,7 +161,7 @@ async def test_a_broker_without_open_files_left(world: World) -> None:
                 resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
     short = the(found, "open_files")
     assert "limit of open files" in short.summary
-    assert f"of {opened + 60:,} are open" in short.summary
+    assert f"of {opened + FEW_CONNECTIONS:,} are open" in short.summary
     assert "prlimit --pid PID --nofile=" in short.next_step
     assert "network" not in said(short)
     assert ("broker_paused", 3) not in causes_of(found)
@@ -247,14 +191,9 @@ async def test_a_client_at_its_limit_of_connections(world: World) -> None:
                 await connections.enter_async_context(WireClient(address))
                 for _ in range(MAX_CONNECTIONS + 8)
             ]
-            waiting = [asyncio.create_task(waits_for_records(client)) for client in clients]
-            try:
+            async with beside(*map(waits_for_records, clients)):
                 found = await until_found(cluster, ("client_limited", 1), ("no_standby", -1))
                 healthy = await faults_of(cluster, pairs[2, 3])
-            finally:
-                for task in waiting:
-                    task.cancel()
-                await asyncio.gather(*waiting, return_exceptions=True)
         limited = the(found, "client_limited")
         assert f"client 127.0.0.1 is at max_connections_per_client ({MAX_CONNECTIONS})" in (
             limited.summary
@@ -279,6 +218,7 @@ async def test_a_damaged_identity_and_what_the_broker_said_of_it(world: World) -
         healthy = await faults_of(cluster, pairs[1, 2])
         failed = the(found, "broker_cannot_start")
         assert "broker.json" in failed.summary
+        assert "restore the file" in failed.summary
         assert failed.next_step.startswith("Correct what its last start reported")
         assert not causes_of(found) & {("replica_dead", 3), ("broker_stopped", 3)}
         assert healthy == []
@@ -327,51 +267,66 @@ async def test_two_brokers_crash_and_one_of_them_is_enough(world: World) -> None
     await until_in_sync(cluster, TOPIC)
 
 
-async def test_a_member_of_the_store_that_is_cut_off(world: World) -> None:
+async def test_another_program_has_the_port_of_a_broker_at_its_start(world: World) -> None:
     cluster, pairs = world.cluster, world.pairs
-    away = world.members[1]
+    host, _, port = cluster.broker_address(3).rpartition(":")
+    await cluster.stop_broker(3)
     async with without_standby(cluster):
-        away.hang()
-        try:
-            found = await until_found(cluster, ("store_member_unreachable", -1), ("no_standby", -1))
+        with socket.socket() as other:
+            other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            other.bind((host, int(port)))
+            other.listen()
+            cluster.start_broker(3)
+            found = await until_found(cluster, ("broker_cannot_start", 3), ("no_standby", -1))
             healthy = await faults_of(cluster, pairs[1, 2])
-        finally:
-            away.flow()
-        lost = the(found, "store_member_unreachable")
-        assert away.address in lost.summary
-        others = [member.address for member in world.members if member is not away]
-        assert not any(address in said(lost) for address in others)
-        assert "store_slow" not in {cause for cause, _ in causes_of(found)}
+        failed = the(found, "broker_cannot_start")
+        assert f"port {port} is in use" in failed.summary
+        assert ("broker_paused", 3) not in causes_of(found)
         assert healthy == []
-        await until_gone(cluster, "store_member_unreachable")
-
-
-async def test_a_store_that_stops_again_and_again(world: World) -> None:
-    """The last test: what it makes slow is told of for a minute."""
-    cluster = world.cluster
-    stopping = asyncio.create_task(_stop_and_go(world.etcd))
-    try:
-        found = await until_found(cluster, ("repeated_elections", -1))
-        # By now every service has waited for it.
-        await until_found(cluster, ("store_slow", -1), ("repeated_elections", -1))
-    finally:
-        stopping.cancel()
-        with suppress(asyncio.CancelledError):
-            await stopping
-        world.etcd.resume()
-    repeated = the(found, "repeated_elections")
-    assert repeated.severity == "warning"
-    await cluster.ready()
+        # The port is free again, and the finding says which broker to start.
+        [named] = re.findall(r"and start broker (\d+) again", failed.next_step)
+        await until_true(lambda: not cluster.broker_process(3).running, "its process has ended")
+        cluster.start_broker(int(named))
+        await until_gone(cluster, "broker_cannot_start")
     await until_in_sync(cluster, TOPIC)
-    # It is not well a moment later: what was not answered counts as slow.
-    later = await explained(cluster)
-    assert "store_slow" in {cause for cause, _ in causes_of(later)}
 
 
-async def _stop_and_go(etcd: LocalEtcd) -> None:
-    """Longer than the leases of the tests, which are of two seconds."""
-    while True:
-        etcd.pause()
-        await asyncio.sleep(3.5)
-        etcd.resume()
-        await asyncio.sleep(1.0)
+async def test_an_advertised_address_that_does_not_resolve(world: World) -> None:
+    cluster, pairs = world.cluster, world.pairs
+    right, named = cluster.broker_address(3), ["3"]
+    wrong = f"broker-3.invalid:{right.rpartition(':')[2]}"
+    async with without_standby(cluster):
+        await restart_broker(cluster, 3, {"advertised_address": wrong})
+        try:
+            found = await until_found(cluster, ("broker_unreachable", 3), ("no_standby", -1))
+            healthy = await faults_of(cluster, pairs[1, 2])
+            unresolved = the(found, "broker_unreachable")
+            named = re.findall(r"Correct advertised_address of broker (\d+)", unresolved.next_step)
+        finally:
+            for broker_id in named:
+                await restart_broker(cluster, int(broker_id), {"advertised_address": right})
+        assert named == ["3"]
+        assert "advertises a name that does not resolve here: broker-3.invalid" in (
+            unresolved.summary
+        )
+        assert healthy == []
+        await until_gone(cluster, "broker_unreachable")
+    await until_in_sync(cluster, TOPIC)
+
+
+async def test_a_broker_that_no_service_knows(world: World) -> None:
+    for arguments in (("broker", "9"), ("--broker", "9")):
+        status, output = await tidelog(world.cluster, "explain", *arguments)
+        assert status == ExitStatus.NOT_FOUND, output
+        assert "no service knows a broker 9; known are [1, 2, 3]" in output
+
+
+async def test_a_trace_of_a_partition_in_which_nothing_has_changed(world: World) -> None:
+    await create_topic(world.cluster, "quiet", 1, 3)
+    await asyncio.sleep(2.5)
+    status, output = await tidelog(world.cluster, "trace", "quiet/0", "--since", "2s")
+    assert status == ExitStatus.DONE, output
+    assert "No changes of quiet/0 since " in output
+    status, output = await tidelog(world.cluster, "trace", "quiet/0", "--since", "1m")
+    assert status == ExitStatus.DONE, output
+    assert "become_leader" in output or "leader" in output

@@ -103,8 +103,11 @@ async def test_the_reboot_of_all_machines_is_named_with_what_follows_from_it(
     assert named.severity == "warning"
     assert named.summary.startswith("all machines: the machines of brokers 1, 2 were rebooted")
     assert "in boot boot 2" in said(named)
-    assert "partitions without a leader" in said(named)
-    assert rebooted.manual[1, 2] in said(named)
+    [listed] = re.findall(r"partitions without a leader: (.*)", said(named))
+    names, _, more = listed.partition(" and ")
+    assert {*names.split(", ")} <= {*rebooted.manual.values()}
+    # Of six at most, five are named.
+    assert rebooted.manual[1, 2] in names or more == "1 more"
 
 
 async def test_where_a_member_is_dead_it_is_waited_for_instead(rebooted: Rebooted) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import pytest
 import pytest_asyncio
 
+from beside import beside
 from integration.bit_flips import flip_a_bit
 from integration.clusters import running_cluster
 from integration.explaining import (
@@ -111,13 +112,8 @@ async def writing(cluster: LocalCluster, name: str) -> AsyncIterator[None]:
                 await producer.send(topic, VALUE, partition=partition)
                 await asyncio.sleep(0.016)
 
-    task = asyncio.create_task(write())
-    try:
+    async with beside(write()):
         yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

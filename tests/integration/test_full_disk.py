@@ -17,6 +17,7 @@ from integration.load import load
 from integration.topics import create_topic, describe, new_name, read, until_in_sync, until_isr
 from integration.waiting import until
 from integration.wire_client import WireClient, assert_refused, values_of, wire_batch
+from tidelog.client import Admin
 from tidelog.client.descriptions import TopicDescription
 from tidelog.log_dump import dump_log
 from tidelog.state_changes.event import Cause, Kind, Stage, StateChange
@@ -234,3 +235,62 @@ async def test_after_a_full_disk_a_killed_broker_starts_with_all_it_had(disk: Di
     assert_refused(refused.error, errors_pb2.ERROR_CODE_STORAGE_ERROR, disk.disk.says)
     assert values_of(fetched.batches) == values
     assert (resumed.HasField("error"), resumed.base_offset) == (False, RECORDS)
+
+
+# More room makes no difference to a limit of a file's size.
+@pytest.mark.parametrize(
+    "disk", [kind for kind in full_disks() if kind is not FileSizeLimit], indirect=True
+)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_full_disk_is_freed_by_a_deletion_and_by_retention_after_a_crash(
+    disk: Disk,
+) -> None:
+    """What fills it stays: only what is Tidelog's own gives room."""
+    cluster, kept, deleted = disk.cluster, new_name("sea"), new_name("gone")
+    numbers = {}
+    for topic in (kept, deleted):
+        described = await create_topic(
+            cluster, topic, 3, replication_factor=1, config={"segment_bytes": "65536"}
+        )
+        numbers[topic] = led_by(described, FULL)
+        async with WireClient(cluster.broker_address(FULL)) as client:
+            await fill_up(client, topic, numbers[topic])
+    disk.fill()
+    try:
+        assert await rejects(cluster, kept, numbers[kept])
+        await cluster.kill(FULL)
+        cluster.start_broker(FULL)
+        await cluster.ready()
+        await until_in_sync(cluster, kept)
+        assert await rejects(cluster, kept, numbers[kept])
+        said_next = [f.next_step for f in (await explained(cluster)).findings if f.broker == FULL]
+
+        async with Admin(cluster.bootstrap) as admin:
+            await admin.delete_topic(deleted)
+        await until_accepted(cluster, kept, numbers[kept])
+
+        disk.fill()
+        assert await rejects(cluster, kept, numbers[kept])
+        async with Admin(cluster.bootstrap) as admin:
+            await admin.alter_topic_config(kept, {"retention_bytes": "65536"})
+        await until_accepted(cluster, kept, numbers[kept])
+    finally:
+        disk.free()
+    assert any("or delete topics" in step for step in said_next)
+
+
+async def rejects(cluster: LocalCluster, topic: str, partition: int) -> bool:
+    """Within a few records, however little room there is."""
+    async with WireClient(cluster.broker_address(FULL)) as client:
+        for _ in range(RECORDS):
+            if (await client.produce(topic, partition, wire_batch(VALUE))).HasField("error"):
+                return True
+    return False
+
+
+async def until_accepted(cluster: LocalCluster, topic: str, partition: int) -> None:
+    async def look() -> bool:
+        async with WireClient(cluster.broker_address(FULL)) as client:
+            return not (await client.produce(topic, partition, wire_batch(VALUE))).HasField("error")
+
+    await until(look, f"broker {FULL} takes records again")

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import random
+import re
+import signal
+import socket
+import sys
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 import pytest
@@ -13,10 +19,14 @@ import pytest_asyncio
 from prometheus_client.parser import text_string_to_metric_families
 
 from integration.clusters import running_cluster
-from integration.explaining import faults_of, until_found
+from integration.explaining import faults_of, said, tidelog, until_found
+from integration.suggested_steps import until_gone, without_standby
 from integration.topic_requests import TopicRequest, topic_requests
 from integration.waiting import until
+from tidelog.inspection.model import Finding
 from tidelog_runtime.local.cluster import LocalCluster
+from tidelog_runtime.local.ports import choose_port
+from tidelog_runtime.local.process import LocalProcess
 from tidelog_runtime.telemetry.metrics.gateway_catalogue import GATEWAY_METRICS
 
 # Of requests that wait for a controller to be elected.
@@ -100,26 +110,140 @@ async def test_a_partition_is_told_with_every_replica(gateway: httpx.AsyncClient
     await until(all_tell, "all replicas tell how they stand")
 
 
-async def test_a_paused_gateway_is_no_fault_of_the_cluster_and_serves_when_it_is_resumed(
+class OtherGateway(NamedTuple):
+    address: str
+    process: LocalProcess
+
+
+def other_gateway(cluster: LocalCluster, name: str, taken: set[int], *options: str) -> OtherGateway:
+    """Not started yet. `taken`: ports that others have."""
+    brokers = ",".join(broker.address for broker in cluster.describe().brokers)
+    address = f"127.0.0.1:{choose_port(None, taken=taken, rng=random.Random())}"
+    command = [sys.executable, "-m", "tidelog_admin_api", "--listen", address]
+    process = LocalProcess(
+        name,
+        [*command, "--bootstrap", brokers, *options],
+        log_path=cluster.directory / f"{name}.log",
+        environment={k: v for k, v in os.environ.items() if not k.startswith("TIDELOG_")},
+    )
+    return OtherGateway(address, process)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def other_gateways(cluster: LocalCluster) -> AsyncIterator[list[OtherGateway]]:
+    """Two, which find the controllers by themselves."""
+    taken: set[int] = set()
+    gateways = [other_gateway(cluster, name, taken) for name in ("gateway-2", "gateway-3")]
+    for gateway in gateways:
+        gateway.process.start()
+    for gateway in gateways:
+        await until_announced(cluster, gateway.address)
+    yield gateways
+    await asyncio.gather(*(gateway.process.stop() for gateway in gateways))
+
+
+async def gateways_of(cluster: LocalCluster) -> dict[str, str]:
+    """Their states by address, as `tidelog cluster describe` shows them."""
+    _, output = await tidelog(cluster, "cluster", "describe", "--json")
+    return {each["address"]: each["state"] for each in json.loads(output)["gateways"]}
+
+
+async def until_announced(cluster: LocalCluster, address: str, state: str = "alive") -> None:
+    async def look() -> bool:
+        return (await gateways_of(cluster)).get(address) == state
+
+    await until(look, f"the gateway at {address} is {state}")
+
+
+async def _carry_out(cluster: LocalCluster, finding: Finding) -> None:
+    """Either of the commands that a finding about a gateway suggests."""
+    if resume := re.search(r"`kill -CONT (\d+)`", finding.next_step):
+        os.kill(int(resume.group(1)), signal.SIGCONT)
+        return
+    start = re.search(r"`make start PART=([\w-]+)`", finding.next_step)
+    assert start, finding.next_step
+    # What `make start` has a running `make up` do.
+    cluster.restart(start.group(1))
+
+
+async def test_paused_and_killed_gateways_are_found_beside_a_dead_standby(
+    gateway: httpx.AsyncClient, cluster: LocalCluster, other_gateways: list[OtherGateway]
+) -> None:
+    """The third one and the topics are not blamed, and the suggested steps end it."""
+    paused, healthy = other_gateways
+    await created(gateway, "beside")
+    await until_announced(cluster, cluster.gateway_address)
+    killed_pid = cluster.gateway_process.pid
+    async with without_standby(cluster):
+        paused.process.pause()
+        await cluster.gateway_process.kill()
+        found = await until_found(
+            cluster,
+            *(("gateway_silent", -1), ("no_standby", -1)),
+            saying=(
+                f"gateway at {cluster.gateway_address} on {socket.gethostname()} has ended",
+                f"gateway at {paused.address} on {socket.gethostname()} stands still",
+                f"process {killed_pid},",
+                f"process {paused.process.pid},",
+            ),
+        )
+        silent = [finding for finding in found.findings if finding.cause == "gateway_silent"]
+        faults = [finding.cause for finding in found.findings if finding.severity != "info"]
+        assert faults == ["no_standby", "gateway_silent", "gateway_silent"]
+        assert await faults_of(cluster, "beside/0") == []
+        for finding in silent:
+            assert healthy.address not in finding.summary
+            assert f"announced lately: {healthy.address}" in said(finding)
+            await _carry_out(cluster, finding)
+        await until_gone(cluster, "gateway_silent")
+    for address in (cluster.gateway_address, paused.address):
+        async with httpx.AsyncClient(timeout=PATIENCE_SECONDS) as client:
+            assert (await client.get(f"http://{address}/v1/topics/beside")).status_code == 200
+
+
+async def test_a_gateway_that_was_stopped_in_order_has_said_farewell(
+    cluster: LocalCluster, other_gateways: list[OtherGateway]
+) -> None:
+    address, process = other_gateways[0]
+    await process.stop()
+    assert (await gateways_of(cluster))[address] == "stopped"
+
+
+async def test_a_client_at_a_limit_of_a_gateway_is_a_finding_and_in_the_list(
     gateway: httpx.AsyncClient, cluster: LocalCluster
 ) -> None:
-    """The second fault is named, and nothing else is blamed."""
-    await created(gateway, "beside")
-    active = await cluster.active_controller()
-    standby = next(number for number in (1, 2) if number != active)
-    cluster.gateway_process.pause()
+    narrow = other_gateway(
+        cluster,
+        "gateway-4",
+        set(),
+        "--max-requests-per-client",
+        "1",
+        "--max-concurrent-streams",
+        "1",
+    )
+    narrow.process.start()
     try:
-        with pytest.raises(httpx.TimeoutException):
-            await gateway.get("/health", timeout=1.0)
-        await cluster.kill_controller(standby)
-        found = await until_found(cluster, ("no_standby", -1))
-        assert [f.cause for f in found.findings if f.severity != "info"] == ["no_standby"]
-        assert await faults_of(cluster, "beside/0") == []
-        cluster.start_controller(standby)
+        await until_announced(cluster, narrow.address)
+        async with (
+            httpx.AsyncClient(base_url=f"http://{narrow.address}", timeout=60) as client,
+            client.stream("GET", "/v1/events/stream"),
+        ):
+            rejected = await client.get("/v1/topics")
+            assert (rejected.status_code, rejected.json()["code"]) == (429, "TOO_MANY_REQUESTS")
+            found = await until_found(cluster, ("client_limited", -1))
+            metrics = (await client.get("/metrics")).text
+        [limited] = [f for f in found.findings if f.cause == "client_limited"]
+        assert "client 127.0.0.1 is at max_requests_per_client (1)" in limited.summary
+        assert f"the gateway at {narrow.address}" in limited.summary
+        name = "tidelog_client_rejected_requests_total"
+        assert f'{name}{{limit="max_requests_per_client"}} 1.0' in metrics
+        listed = {g["address"]: g for g in (await gateway.get("/v1/gateways")).json()["items"]}
+        assert listed[cluster.gateway_address or ""]["limited_clients"] == []
+        [client_of_it] = listed[narrow.address]["limited_clients"]
+        assert (client_of_it["address"], client_of_it["rejected"]) == ("127.0.0.1", 1)
+        assert listed[narrow.address]["state"] == "alive"
     finally:
-        cluster.gateway_process.resume()
-    assert (await gateway.get("/v1/topics/beside")).status_code == 200
-    await cluster.ready()
+        await narrow.process.stop()
 
 
 @pytest.mark.parametrize(
@@ -191,24 +315,45 @@ async def test_brokers_are_removed_by_an_operation_with_an_address(
     assert same.json()["operation"]["requested_at_ms"] == operation["requested_at_ms"]
 
 
-async def test_a_dead_broker_is_seen_in_the_overview(
+async def test_all_views_agree_about_a_dead_broker(
     gateway: httpx.AsyncClient, cluster: LocalCluster
 ) -> None:
+    # A broker that holds nothing is missed by nobody.
+    await created(gateway, "missed")
     await gateway.get("/v1/cluster/overview")
     await cluster.kill(3)
 
-    async def statuses() -> dict[int, str]:
-        told = (await gateway.get("/v1/cluster/overview")).json()
-        return {b["broker_id"]: b["status"] for b in told["brokers"]}
+    async def statuses() -> dict[int, tuple[str, str]]:
+        return states_of((await gateway.get("/v1/cluster/overview")).json()["brokers"])
+
+    agreed = {b: ("running", cluster.broker_address(b)) for b in (1, 2)}
+    gone = ("gone", cluster.broker_address(3))
 
     async def seen() -> bool:
-        return (await statuses()).get(3) == "gone"
+        return (await statuses()).get(3) == gone
 
     await until(seen, "the broker is seen to be gone")
     broker = (await gateway.get("/v1/brokers/3")).json()
     assert broker["process"] is None
+    seen_by = {
+        "overview": await statuses(),
+        "/v1/cluster": states_of((await gateway.get("/v1/cluster")).json()["brokers"]),
+        "/v1/brokers": states_of((await gateway.get("/v1/brokers")).json()["items"]),
+        "/v1/brokers/3": agreed | states_of([broker]),
+    }
+    _, listed = await tidelog(cluster, "brokers", "list", "--json")
+    seen_by["brokers list"] = states_of(json.loads(listed))
+    _, described = await tidelog(cluster, "cluster", "describe", "--json")
+    seen_by["cluster describe"] = states_of(json.loads(described)["brokers"])
+    assert not {k: v for k, v in seen_by.items() if v != agreed | {3: gone}}
+    assert "Broker    3, gone since" in (await tidelog(cluster, "brokers", "describe", "3"))[1]
+    assert "broker 3 is gone" in (await tidelog(cluster, "explain"))[1]
     cluster.start_broker(3)
     await cluster.ready()
+
+
+def states_of(brokers: list[dict[str, Any]]) -> dict[int, tuple[str, str]]:
+    return {b["broker_id"]: (b["status"], b["address"]) for b in brokers}
 
 
 async def test_a_change_of_controller_in_mid_request_is_followed(

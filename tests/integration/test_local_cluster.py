@@ -3,10 +3,12 @@
 import asyncio
 import json
 import os
+import shlex
 import signal
 import sys
 from pathlib import Path
 
+from tidelog.client import Admin
 from tidelog_runtime.local.cluster import LocalCluster
 from tidelog_runtime.local.cluster_view import open_view
 
@@ -72,6 +74,55 @@ async def test_make_up_runs_until_it_is_interrupted_and_leaves_nothing_running(
     assert "The data is kept" in rest.decode()
     assert not any(is_running(pid) for pid in running.values() if pid is not None)
     assert set(parts_of(tmp_path).values()) == {None}
+
+
+async def test_the_printed_command_starts_a_dead_etcd_of_this_cluster_again(
+    tmp_path: Path,
+) -> None:
+    command = [sys.executable, "-m", "tidelog_runtime.local", "--directory", str(tmp_path)]
+    options = ["--brokers", "1", "--controllers", "1", "--no-gateway"]
+    up = await asyncio.create_subprocess_exec(*command, *options, stdout=asyncio.subprocess.PIPE)
+    try:
+        await shown_until(up, "Ctrl-C")
+        etcd = json.loads((tmp_path / "cluster.json").read_text())["etcd"]
+        os.kill(await asyncio.to_thread(listener, etcd), signal.SIGKILL)
+        dead = await shown_until(up, "start it again: ")
+        again = dead.partition("start it again: ")[2]
+        started = await asyncio.create_subprocess_shell(again, cwd="/")
+        async with asyncio.timeout(START_TIMEOUT_SECONDS):
+            assert await started.wait() == 0
+        await shown_until(up, "etcd was started again.")
+        parts = json.loads((tmp_path / "cluster.json").read_text())
+        async with asyncio.timeout(START_TIMEOUT_SECONDS), Admin(parts["bootstrap"]) as admin:
+            # The controller and the broker use the same etcd again.
+            await admin.create_topic("sea", 1, 1)
+    finally:
+        up.send_signal(signal.SIGINT)
+        async with asyncio.timeout(START_TIMEOUT_SECONDS):
+            rest, _ = await up.communicate()
+    stopped = rest.decode().partition("Start it again: ")[2].strip()
+    assert stopped == shlex.join([*command, *options])
+
+
+async def shown_until(up: asyncio.subprocess.Process, text: str) -> str:
+    """The line that has it."""
+    assert up.stdout is not None
+    async with asyncio.timeout(START_TIMEOUT_SECONDS):
+        while text not in (line := (await up.stdout.readline()).decode()):
+            assert line, "it ended early"
+    return line.strip()
+
+
+def listener(address: str) -> int:
+    """The process that was started to listen there for clients."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if f"--listen-client-urls=http://{address}".encode() in words:
+            return int(path.parent.name)
+    raise AssertionError(f"no process listens at {address}")
 
 
 def is_running(pid: int) -> bool:

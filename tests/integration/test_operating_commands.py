@@ -112,6 +112,9 @@ async def test_a_cluster_grows_is_looked_after_and_shrinks_by_commands_alone(
     assert check.status == ExitStatus.FAILED
     found = json.loads(check.out)
     assert (found["unavailable"], found["under_min_isr"], found["leader_moves"]) == (0, 3, 0)
+    explained = json.loads((await tidelog(cluster, "explain", "--json")).out)
+    steps = {f["cause"]: f["next_step"] for f in explained["findings"] if f["broker"] == 4}
+    assert steps["not_preferred_leader"].endswith("tidelog brokers maintenance 4 --off")
     await done(cluster, "brokers", "maintenance", "4", "--off")
     elected = (await tidelog(cluster, "leaders", "elect-preferred", topic, "--json")).document()
     assert all(one["error"] is None for one in elected["partitions"])

@@ -6,35 +6,114 @@ of 50 ms is measured by `make bench-pauses`, on a quiet one."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from bench.pauses import requests
-from bench.pauses.rest import of_gateway
+from bench.pauses.expected_rejections import EXPECTED, unexpected
+from bench.pauses.operations import of_operations, steps
+from bench.pauses.rest import RestCase, of_gateway, writes
+from bench.pauses.rest_operations import changes, of_gateway_changes
 from bench.pauses.run import Pause, of_cluster
 from integration.clusters import running_cluster
-from tidelog.v1 import admin_pb2, broker_pb2, controller_pb2, inspect_pb2
+from tidelog_runtime.local.cluster import LocalCluster
+from unit.admin_api.fakes import FakeCluster
 
-# Of each request the shortest counts: what else the machine does only adds to a pause.
-ROUNDS = 3
+PROTOS = Path(__file__).parents[2] / "proto" / "tidelog" / "v1"
+SERVICE = re.compile(r"^service (\w+) \{(.*?)^\}", re.MULTILINE | re.DOTALL)
+# Of each request the shortest counts, as what else the machine does only adds to a pause: it is
+# sent again only after a pause that is too long.
+MAX_ROUNDS = 3
 # A third of a broker's lease: a request that exceeds it on a busy machine can cost a registration.
 MAX_PAUSE_MS = 1_000.0
+# Fewer than in the measurement: a test is not to take minutes.
+PARTITIONS, BY_HAND, SETTLED_S = 600, 200, 0.2
 
 
-def test_every_rpc_that_a_client_can_call_is_asked() -> None:
-    asked = {case.method for case in requests.cases((*requests.BROKER, *requests.CONTROLLER))}
-    for module in (broker_pb2, admin_pb2, controller_pb2, inspect_pb2):
-        for rpc in requests.rpcs_of((module,)):
-            assert requests.method_name(rpc) in asked
+def test_every_rpc_of_every_service_is_asked() -> None:
+    asked = {case.method for case in requests.cases(requests.all_rpcs())}
+    described = {
+        f"/tidelog.v1.{service}/{rpc}"
+        for proto in PROTOS.glob("*.proto")
+        for service, body in re.findall(
+            r"^service (\w+) \{(.*?)^\}", proto.read_text(), re.M | re.S
+        )
+        for rpc in re.findall(r"^  rpc (\w+)\(", body, re.M)
+    }
+    assert described
+    assert asked == described
 
 
-async def test_no_valid_request_holds_an_event_loop_for_long(tmp_path: Path) -> None:
-    async with running_cluster(tmp_path, brokers=1, controllers=1, gateway=True) as cluster:
-        pauses: list[Pause] = [pause async for pause in of_cluster(cluster, ROUNDS)]
-        url = f"http://{cluster.gateway_address}"
-        pauses += [pause async for pause in of_gateway(url, ROUNDS)]
+def test_each_rpc_whose_largest_request_is_rejected_has_a_valid_one() -> None:
+    carried_out = {step.case.method for step in steps(0, PARTITIONS)}
+    valid = carried_out | requests.EXPENSIVE.keys()
+    rejected = {name.partition(":")[0] for name in EXPECTED}
+    # They are fenced: only the controller's own commands are valid.
+    internal = {"LeaderAndIsr", "StopReplica", "DescribeReplicas", "Watch", "AnnounceGateway"}
+    assert rejected - internal <= {method.rpartition("/")[2] for method in valid}
+
+
+def test_a_rejection_is_noticed_wherever_none_is_expected() -> None:
+    rejected = Pause("controller", "AddPartitions: 3,000", (0.0,), "rejected: ERROR_CODE_INTERNAL")
+    (largest,) = (name for name in EXPECTED if name == "DeleteTopic: largest")
+    other = Pause("controller", largest, (0.0,), "rejected: ERROR_CODE_INTERNAL: ")
+    taken = Pause("controller", largest, (0.0,), "OK")
+    expected = Pause("controller", largest, (0.0,), f"rejected: {EXPECTED[largest]}: ")
+    assert len(unexpected([rejected, other, taken, expected])) == 3
+
+
+def test_every_route_that_changes_something_is_asked() -> None:
+    def shape(path: str) -> str:
+        return re.sub(r"/(pauses[\w-]*|rest-[\w-]+|\d+)(?=/|$)", "/{}", path.partition("?")[0])
+
+    def asked_by(cases: Iterable[RestCase]) -> set[tuple[str, str]]:
+        return {(case.verb.lower(), shape(case.path)) for case in cases}
+
+    described = {
+        (method, re.sub(r"\{\w+\}", "{}", path))
+        for path, methods in FakeCluster().app().openapi()["paths"].items()
+        for method in methods.keys() - {"get"}
+    }
+    assert described - (asked_by(changes(0)) | asked_by(writes())) == set()
+
+
+@asynccontextmanager
+async def _cluster(directory: Path) -> AsyncIterator[LocalCluster]:
+    # As many brokers as can do without one.
+    async with running_cluster(directory, brokers=3, controllers=1, gateway=True) as cluster:
+        yield cluster
+
+
+def _check(pauses: Iterable[Pause]) -> None:
+    found = list(pauses)
+    assert found
+    # A request that is rejected costs less than what it was to measure.
+    assert unexpected(found) == []
     long = [
         f"{pause.service} {pause.case}: {pause.shortest_ms:.0f} ms ({pause.answer})"
-        for pause in pauses
+        for pause in found
         if pause.shortest_ms > MAX_PAUSE_MS
     ]
     assert long == []
+
+
+async def test_no_valid_request_holds_an_event_loop_for_long(tmp_path: Path) -> None:
+    async with _cluster(tmp_path) as cluster:
+        pauses = [pause async for pause in of_cluster(cluster, MAX_ROUNDS, MAX_PAUSE_MS)]
+        url = f"http://{cluster.gateway_address}"
+        pauses += [pause async for pause in of_gateway(url, MAX_ROUNDS, MAX_PAUSE_MS)]
+    _check(pauses)
+
+
+async def test_no_change_that_is_carried_out_holds_an_event_loop_for_long(tmp_path: Path) -> None:
+    async with _cluster(tmp_path) as cluster:
+        found = of_operations(cluster, 1, PARTITIONS, BY_HAND, SETTLED_S)
+        _check([pause async for pause in found])
+
+
+async def test_no_change_through_the_gateway_holds_an_event_loop_for_long(tmp_path: Path) -> None:
+    async with _cluster(tmp_path) as cluster:
+        found = of_gateway_changes(cluster, 1, BY_HAND, SETTLED_S)
+        _check([pause async for pause in found])

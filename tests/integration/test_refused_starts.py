@@ -96,17 +96,17 @@ async def test_the_data_of_another_cluster_is_refused(tmp_path: Path, etcd: Loca
     stranger = broker(tmp_path, "stranger", cluster="south", etcd_endpoints=[etcd.endpoint])
 
     why = await refuses(stranger)
-    assert "data belongs to cluster" in why
-    assert "the metadata store holds no cluster of the configured name" in why
-    assert "correct etcd_endpoints or cluster" in why
+    assert "data belongs to cluster 'north'" in why
+    assert "configured for cluster 'south', of which the metadata store holds nothing" in why
+    assert "set cluster to north" in why
 
     southern = tmp_path / "southern"
     southern.mkdir()
     async with started(broker(southern, cluster="south", etcd_endpoints=[etcd.endpoint])) as other:
         await other.until_tells("registration")
     why = await refuses(broker(tmp_path, "again", cluster="south", etcd_endpoints=[etcd.endpoint]))
-    assert "the metadata store is that of cluster" in why
-    assert "set data_dir or etcd_endpoints to those of one cluster" in why
+    assert "the metadata store is that of cluster 'south'" in why
+    assert "set cluster to north, or set data_dir or etcd_endpoints to those of one cluster" in why
     view = open_view(etcd.endpoint, "south")
     assert await view.brokers() == {}
     await view.close()

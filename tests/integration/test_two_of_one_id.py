@@ -170,5 +170,6 @@ async def test_a_copied_directory_waits_for_the_original(
         found = await until_found(cluster, (causes.BROKER_ID_CONTESTED, 1))
     finally:
         await twin.process.stop()
-    assert "waits for the registration to end" in the(found, causes.BROKER_ID_CONTESTED).summary
+    contested = the(found, causes.BROKER_ID_CONTESTED)
+    assert "waits for the registration of the first one to end" in contested.summary
     assert not log.told("registration_lost")

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from beside import beside
 from integration.load import load
 from integration.topics import create_topic, describe, new_name, until_in_sync, write
 from integration.waiting import until, until_true
@@ -295,14 +296,8 @@ async def _reading(cluster: LocalCluster) -> AsyncIterator[None]:
             while True:
                 await consumer.poll()
 
-        reading = asyncio.create_task(read())
-        try:
+        async with beside(read()):
             yield
-        finally:
-            reading.cancel()
-            await asyncio.wait({reading})
-    if not reading.cancelled():
-        reading.result()
 
 
 def _ask_all(story: Story, prometheus: Prometheus) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+import longest_first
 from pipeline.archives import Act
 from spark.running import Running, running
 from spark.session import local_spark
@@ -33,6 +34,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The first job of a session starts Python in Spark's workers, which takes long on a busy
     machine. The hook sees the items of all suites when several run at once."""
+    longest_first.order(items)
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.timeout(600))

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pipeline.archives import Act, all_of, fill, log_of, places
 from spark.running import Running
 from tidelog.client import SyncAdmin, SyncProducer
-from tidelog_pipeline.running import EXIT_FOUND
+from tidelog_pipeline.running import EXIT_FAULT, EXIT_FOUND
 
 MANY_PARTITIONS = 64
 
@@ -82,15 +82,16 @@ def test_a_repair_restores_lost_and_damaged_files_and_removes_unknown_ones(
     lost.unlink()
     flip(flipped)
     cut.write_bytes(cut.read_bytes()[:-1])
-    copy = sound.with_name("copy.parquet")
-    copy.write_bytes(sound.read_bytes())
     said = act("compact", fails=EXIT_FOUND)
     hour = flipped.parent.relative_to(tmp_path / "archive")
     assert said[0].startswith(f"DAMAGED: {hour} is not compacted: ")
+    copy = sound.with_name("copy.parquet")
+    copy.write_bytes(sound.read_bytes())
     # Only a deep reconciliation reads values.
-    assert len([line for line in act("reconcile", fails=EXIT_FOUND) if "DAMAGED" in line]) == 2
+    assert len([line for line in act("reconcile", fails=EXIT_FOUND) if "DAMAGED" in line]) == 3
     deep = [line for line in act("reconcile", "--deep", fails=EXIT_FOUND) if "DAMAGED" in line]
-    assert len(deep) == 3
+    assert len(deep) == 4
+    assert "copy.parquet: no commit names it; run `archive repair`" in "".join(deep)
     assert "its SHA-256 is not the one it was committed with" in "".join(deep)
     planned = act("repair", "--dry-run", fails=EXIT_FOUND)
     assert "30 rows would be restored" in planned[-1]
@@ -102,6 +103,37 @@ def test_a_repair_restores_lost_and_damaged_files_and_removes_unknown_ones(
     assert sorted(kept) == sorted([flipped.name, cut.name, copy.name])
     assert act("reconcile", "--deep") == [f"{topic}/0: 41 records in the log and in the archive"]
     assert act("repair")[-1] == "Nothing is lost or damaged."
+
+
+def test_a_repair_takes_from_the_files_what_damaged_commits_had(
+    spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
+) -> None:
+    """The first is of files that no other commit names, the second of files that were compacted."""
+    topic = cluster.new_topic(partitions=1)
+    run = ("run", "--topics", topic, "--no-compaction")
+    archive_hours(cluster, act, topic, 2)
+    commits = tmp_path / "archive.state/log"
+    flip(commits / "000000000001.json")
+    for action in (run, ("reconcile",), ("compact",)):
+        assert "or run `archive repair`" in "".join(act(*action, fails=EXIT_FAULT))
+    assert "no commit names it" in act("repair", "--dry-run", fails=EXIT_FOUND)[1]
+    again = "10 rows of files whose commit is lost are archived again: offsets"
+    assert f"{topic}/0: {again} 0 to 9" in act("repair")
+    fill(cluster, topic, 0, [b"x"] * 10, hour=1)
+    act(*run)
+    max(commits.iterdir()).unlink()
+    again_by = ("backfill", "--topics", topic, "--since", "earliest")
+    assert "run `archive repair`" in "".join(act(*again_by, fails=EXIT_FAULT))
+    assert f"{topic}/0: {again} 20 to 29" in act("repair")
+    last = max(commits.iterdir())
+    act("compact")
+    last.unlink()
+    with SyncAdmin(cluster.bootstrap) as admin:
+        admin.delete_topic(topic)
+    assert f"{topic}/0: {again} 20 to 29" in act("repair")
+    assert places(spark, tmp_path) == all_of(30)
+    assert "DIFFERS" not in act("reconcile", "--deep")[0]
+    assert list(log_of(tmp_path).load().rows.values()) == [30]
 
 
 def test_rows_that_no_topic_has_are_saved_from_damaged_files_or_reported(
@@ -143,6 +175,8 @@ def test_a_row_that_differs_from_its_record_is_found_in_files_without_checksums(
     pq.write_table(table.set_column(table.schema.get_field_index("value"), "value", altered), path)
     commit = tmp_path / "archive.state/log/000000000001.json"
     value = json.loads(commit.read_text())
+    del value["sha256"]
+    value["version"] = 2
     value["added"] = [[name, rows, path.stat().st_size] for name, rows, *_ in value["added"]]
     commit.write_text(json.dumps(value))
     assert "DIFFERS" not in act("reconcile")[0]

@@ -109,7 +109,9 @@ def test_rows_that_were_lost_or_doubled_are_told(
     first, second = (tmp_path / "archive" / path for path in log_of(tmp_path).load().paths)
     copy = first.with_name("copy.parquet")
     copy.write_bytes(first.read_bytes())
-    assert "10 rows are there more than once" in act("reconcile", fails=EXIT_FOUND)[0]
+    unnamed, doubled = act("reconcile", fails=EXIT_FOUND)
+    assert unnamed.endswith("copy.parquet: no commit names it; run `archive repair`")
+    assert "10 rows are there more than once" in doubled
     copy.unlink()
     second.unlink()
     damaged, differs = act("reconcile", fails=EXIT_FOUND)

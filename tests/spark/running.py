@@ -15,9 +15,12 @@ from typing import Any, TypeVar
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
+from integration.bit_flips import flip_a_bit
 from integration.clusters import running_cluster
 from tidelog.client import SyncAdmin, SyncConsumer, SyncProducer
+from tidelog.log_dump import segment_paths
 from tidelog.model import Codec, Record
+from tidelog_runtime.demo.replicas import find_replica
 from tidelog_runtime.local.cluster import LocalCluster
 
 _Result = TypeVar("_Result")
@@ -85,6 +88,33 @@ class Running:
             if described.topic_id in str(path.parent)
         )
         os.truncate(log, log.stat().st_size - cut_bytes)
+        self.restart(broker_id)
+
+    def flip_a_bit(self, topic: str, partition: int, batch: int | None = None) -> int:
+        """In the only replica, as `bit_flips` says. When it is read next, the leader finds that and
+        seals the batch."""
+        return flip_a_bit(self.replica(topic, partition), batch)
+
+    def replica(self, topic: str, partition: int) -> Path:
+        """The directory of the only one."""
+        with SyncAdmin(self.bootstrap) as admin:
+            described = admin.describe_topic(topic)
+        [broker_id] = described.partitions[partition].replicas
+        data_dir = self.local.broker_data_dir(broker_id)
+        return find_replica(data_dir, topic, partition, described.topic_id)
+
+    def segment(self, topic: str, partition: int) -> Path:
+        """The only one of the only replica."""
+        [found] = segment_paths(self.replica(topic, partition))
+        return found
+
+    def rewrite(self, topic: str, partition: int, beginning: bytes) -> None:
+        """While its broker is down, the segment of the only replica gets other bytes."""
+        segment = self.segment(topic, partition)
+        broker_id = self.leader_of(topic, partition)
+        self.run(self.local.kill(broker_id))
+        with segment.open("r+b") as file:
+            file.write(beginning)
         self.restart(broker_id)
 
     def restart(self, broker_id: int) -> None:

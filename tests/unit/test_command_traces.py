@@ -9,7 +9,7 @@ import pytest
 
 from tidelog.model import TopicPartition
 from tidelog.state_changes.event import Cause, Change
-from tidelog_runtime.command_traces import shared_trace_id, with_trace_of_call
+from tidelog_runtime.command_traces import shared_trace_id
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
 from tidelog_runtime.replica_control import (
     DescribeReplicasCommand,
@@ -18,6 +18,7 @@ from tidelog_runtime.replica_control import (
     StopPartition,
     StopReplicaCommand,
 )
+from tidelog_runtime.replica_control_codec import with_trace_of_call
 
 A, B = "a" * 32, "b" * 32
 STATE = LeaderAndIsr("id", (1, 2), 4, 1, 3, (Member(1, 10),), (), 2)
@@ -75,24 +76,24 @@ def test_without_changes_there_is_no_trace() -> None:
 
 
 @pytest.mark.parametrize("made", [lead("", ""), stop("", "")])
-def test_where_no_change_has_a_trace_all_are_of_the_calls(made: Any) -> None:
-    assert changes(with_trace_of_call(made, A)) == [
+async def test_where_no_change_has_a_trace_all_are_of_the_calls(made: Any) -> None:
+    assert changes(await with_trace_of_call(made, A)) == [
         each._replace(trace_id=A) for each in changes(made)
     ]
 
 
-def test_nothing_but_the_trace_is_taken_from_the_call() -> None:
+async def test_nothing_but_the_trace_is_taken_from_the_call() -> None:
     made = lead("", "")
-    taken = with_trace_of_call(made, A)
+    taken = await with_trace_of_call(made, A)
     assert replace(taken, partitions=(), change=made.change) == replace(made, partitions=())
     assert taken.partitions == made.partitions  # changes take no part in comparisons
 
 
 @pytest.mark.parametrize("made", [lead("", B), lead("", own=B), stop("", B)])
-def test_one_change_with_a_trace_is_enough_for_the_body_to_count(made: Any) -> None:
-    assert with_trace_of_call(made, A) is made
+async def test_one_change_with_a_trace_is_enough_for_the_body_to_count(made: Any) -> None:
+    assert await with_trace_of_call(made, A) is made
 
 
-def test_a_call_without_a_trace_changes_nothing() -> None:
+async def test_a_call_without_a_trace_changes_nothing() -> None:
     made = stop("")
-    assert with_trace_of_call(made, "") is made
+    assert await with_trace_of_call(made, "") is made

@@ -5,6 +5,7 @@ import lz4.frame
 import pytest
 import zstandard
 
+from tidelog import compression
 from tidelog.compression import codec_of, compress, decompress
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Codec
@@ -86,3 +87,28 @@ def test_frames_of_other_writers_are_read() -> None:
 def test_an_unknown_codec_names_the_known_ones() -> None:
     with pytest.raises(TidelogError, match=r"codec 9 is not known.*3 \(zstd\)"):
         codec_of(9)
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4])
+def test_a_frame_that_understates_its_size_ends_where_it_exceeds_that(
+    codec: Codec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is taken to be cheap to open by the size that it states is cheap."""
+    made = 0
+    extend = compression._extend
+
+    def counted(plain: bytearray, piece: bytes, bound: compression._Bound) -> None:
+        nonlocal made
+        made += len(piece)
+        extend(plain, piece, bound)
+
+    monkeypatch.setattr(compression, "_extend", counted)
+    if codec is Codec.GZIP:
+        lying = compress(codec, bytes(64 << 20))[:-4] + (100).to_bytes(4, "little")
+    else:
+        unsized = lz4.frame.compress(bytes(64 << 20), store_size=False)
+        begin: bytes = lz4.frame.LZ4FrameCompressor().begin(source_size=100)
+        lying = begin + unsized[7:]
+    assert compression.stated_size(codec, lying) == 100
+    assert "it says that it holds 100 bytes, and holds more" in refused(codec, lying, 64 << 20)
+    assert made <= 1 << 20

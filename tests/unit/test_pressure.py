@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,14 +17,21 @@ from tidelog_runtime.metadata.memory import MemoryStore
 from tidelog_runtime.metadata.store import Put, Transaction
 from tidelog_runtime.pressure.judging import CPU_WINDOW_MS, PressureJudge, Usage
 from tidelog_runtime.pressure.records import Pressure, decode_pressures, encode_pressures
-from tidelog_runtime.pressure.reporting import REWRITE_MS, PressureReports
+from tidelog_runtime.pressure.reporting import REWRITE_MS, HasRegistered, PressureReports
+from tidelog_runtime.pressure.standstill import (
+    INTERVAL_MS,
+    REMEMBERED_MS,
+    STANDSTILL_MS,
+    StandstillMeter,
+    gap_ms,
+)
 from tidelog_runtime.pressure.usage import established_peers, look_at_process
 
 KEY = "/tidelog/test/brokers/pressures/1"
 
 
 def files(open_files: int, **more: Any) -> Usage:
-    return Usage(open_files=open_files, open_files_limit=100)._replace(**more)
+    return Usage(open_files=open_files, open_files_limit=100, **more)
 
 
 def test_a_shortage_begins_at_the_limit_and_ends_below_it() -> None:
@@ -62,6 +74,20 @@ def test_a_throttled_control_group_is_named() -> None:
     assert "cpu.max" in pressure.detail
 
 
+def test_a_disk_is_slow_from_a_second_on() -> None:
+    judge = PressureJudge()
+    found = [
+        judge.take(Usage(sync_ms=sync_ms), at_ms, at_ms)
+        for at_ms, sync_ms in enumerate((999, 1_000, 600, 400))
+    ]
+    assert [[(p.resource, p.used, p.since_ms) for p in look] for look in found] == [
+        [],
+        [("disk", 1_000, 1)],
+        [("disk", 600, 1)],
+        [],
+    ]
+
+
 def test_peers_are_read_from_the_tables_of_the_kernel() -> None:
     lines = [
         "   0: 0100007F:1D4D 0100007F:A1B2 01 00000000:00000000 00:00000000 0",
@@ -76,7 +102,7 @@ def test_many_connections_of_one_address_are_a_shortage_of_their_own() -> None:
     judge = PressureJudge(max_connections=100)
     usage = Usage(sockets=400, top_peer="10.0.0.7", top_peer_connections=79)
     assert judge.take(usage, 1, 1) == ()
-    [pressure] = judge.take(usage._replace(top_peer_connections=300), 2, 2)
+    [pressure] = judge.take(replace(usage, top_peer_connections=300), 2, 2)
     assert (pressure.resource, pressure.used, pressure.limit) == ("connections", 300, 100)
     assert pressure.detail == "from 10.0.0.7"
 
@@ -85,6 +111,14 @@ def test_this_process_can_be_looked_at() -> None:
     usage = look_at_process()
     assert 0 < usage.open_files <= usage.open_files_limit
     assert usage.memory_bytes > 0
+
+
+def test_for_how_long_it_stood_still_is_part_of_what_it_uses() -> None:
+    """It was taken for the time of a sync once."""
+    meter = StandstillMeter()
+    meter.total_ms = 7_000
+    usage = look_at_process(standstill=meter)
+    assert (usage.stood_still_ms, usage.sync_ms) == (7_000, 0)
 
 
 def test_pressures_come_back_from_the_store() -> None:
@@ -159,3 +193,79 @@ async def test_a_store_that_may_be_another_clusters_is_not_written_to() -> None:
     assert await world.written() == ()
     assert len(world.reports.current) == 1
     await world.store.close()
+
+
+def test_a_process_that_stands_still_again_and_again_gets_too_little_cpu() -> None:
+    judge = PressureJudge()
+    judge.take(Usage(), 0, 0)
+    [pressure] = judge.take(Usage(cpu_wait_ms=300, stood_still_ms=8_000), CPU_WINDOW_MS, 0)
+    assert (pressure.resource, pressure.used) == ("cpu", 8_000)
+    assert "stood still again and again" in pressure.detail
+
+
+def test_one_long_pause_is_no_shortage_of_cpu() -> None:
+    judge = PressureJudge()
+    judge.take(Usage(), 0, 0)
+    paused = Usage(stood_still_ms=gap_ms(60_000, 0))
+    assert judge.take(paused, CPU_WINDOW_MS, 0) == ()
+
+
+def test_a_process_that_works_and_one_that_sleeps_do_not_stand_still() -> None:
+    """In real time: what the process itself computes does not count."""
+    meter = StandstillMeter()
+    meter.start()
+    ends_at = time.process_time() + 1.0
+    while time.process_time() < ends_at:
+        sum(range(1_000))
+    time.sleep(0.3)
+    meter.stop()
+    # Other processes of a busy machine may take turns meanwhile.
+    assert meter.total_ms < 5_000
+
+
+def test_a_gap_of_a_second_is_remembered_with_all_of_its_length() -> None:
+    meter = StandstillMeter()
+    now_ms = round(time.monotonic() * 1_000)
+    meter.take(INTERVAL_MS + STANDSTILL_MS - 1, 0, now_ms)
+    meter.take(6_000, 5_500, now_ms)  # it computed
+    meter.take(7_000, 100, now_ms - REMEMBERED_MS)
+    assert meter.recent() == []
+    meter.take(7_000, 100, now_ms - 500)
+    [standstill] = meter.recent()
+    assert standstill.for_ms == 6_800
+    assert 500 <= standstill.ago_ms < 60_000
+
+
+def test_a_process_that_is_stopped_again_and_again_stands_still() -> None:
+    program = (
+        "import sys, time\n"
+        "from tidelog_runtime.pressure.standstill import StandstillMeter\n"
+        "meter = StandstillMeter()\n"
+        "meter.start()\n"
+        "print('started', flush=True)\n"
+        "sys.stdin.read()\n"
+        "meter.stop()\n"
+        "print(meter.total_ms)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "started\n"
+    for _ in range(3):
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(0.5)
+        process.send_signal(signal.SIGCONT)
+        time.sleep(0.15)
+    output, _ = process.communicate("")
+    # Each stop less one interval, within which the next look was due anyway.
+    assert int(output) >= 3 * (500 - 2 * INTERVAL_MS)
+
+
+def test_a_process_that_has_lost_its_registration_still_says_what_it_is_short_of() -> None:
+    registered = iter([False, True, False])
+    may_write = HasRegistered(lambda: next(registered))
+    assert [may_write(), may_write(), may_write()] == [False, True, True]

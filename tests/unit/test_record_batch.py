@@ -202,3 +202,14 @@ def test_no_batch_of_a_producer_with_or_without_an_id_is_a_fence() -> None:
     records = encode_records([b"v"], timestamps_ms=1)
     assert not is_fence(records.to_batch().header)
     assert not is_fence(records.to_batch(7, 0, 0).header)
+
+
+def test_a_record_from_before_1970_is_not_appended_and_can_be_read() -> None:
+    batch = encode([b"a", b"b"], timestamps_ms=[5, 0])
+    check(batch)
+    earlier = encode([b"a", b"b"], timestamps_ms=[5, -1])
+    assert (
+        "a record has timestamp -1; timestamps are milliseconds since 1970"
+        in refusal(earlier).message
+    )
+    assert decode(earlier).timestamps_ms == [5, -1]

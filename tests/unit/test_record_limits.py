@@ -11,17 +11,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog import batch_layout, record_batch
+from tidelog import batch_layout, batch_slices, record_batch
 from tidelog.batch import new_batch
-from tidelog.batch_slices import decode_slices, is_costly_to_open
-from tidelog.client.fetched_batch import FetchedBatch, OpenedBatch
+from tidelog.batch_slices import CostlyBatchError, decode_slices, is_costly_to_open
+from tidelog.client.fetched_batch import OPEN_SLICE_RECORDS, FetchedBatch, OpenedBatch
 from tidelog.client.open_batches import MAX_BATCH_RECORDS
 from tidelog.client.record_columns import RecordColumns, checked_headers
 from tidelog.compression import compress
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Batch, Codec, TopicPartition
 from tidelog.record_batch import check, decode, decode_timestamps, encode, to_columns
-from tidelog.record_limits import LOWEST_MAX_BATCH_RECORDS, RecordLimits
+from tidelog.record_limits import (
+    LOWEST_MAX_BATCH_RECORDS,
+    MAX_READ_HEADERS_PER_RECORD,
+    RecordLimits,
+)
 from tidelog.wire_fields import encode_varint
 
 SEA = TopicPartition("sea", 0)
@@ -181,6 +185,66 @@ def test_a_batch_of_a_million_empty_records_is_opened_in_slices() -> None:
     assert [record.offset for record in OpenedBatch(fetched).take(9)] == [999_998, 999_999, 10**6]
     times = decode_timestamps(batch)
     assert (len(times), times[-1]) == (count, 1)
+
+
+def test_an_open_batch_makes_few_records_at_once() -> None:
+    batch = encode([b"v"] * 20_000, timestamps_ms=1)
+    opened = OpenedBatch(FetchedBatch(SEA, batch, 0))
+    taken = []
+    while records := opened.take(20_000):
+        assert len(records) <= OPEN_SLICE_RECORDS
+        taken += records
+    assert [record.offset for record in taken] == list(range(20_000))
+
+
+def headers_of_each(record_count: int, headers: int) -> Batch:
+    of_record = [(f"h{n}", b"") for n in range(headers)]
+    return encode(
+        [b"%d" % n for n in range(record_count)],
+        timestamps_ms=1,
+        headers=dict.fromkeys(range(record_count), of_record),
+        codec=Codec.ZSTD,
+    )
+
+
+@pytest.mark.parametrize(("record_count", "headers"), [(150, 1_000), (3_000, 20), (6, 20_000)])
+def test_a_slice_has_few_headers_or_a_single_record(record_count: int, headers: int) -> None:
+    batch = headers_of_each(record_count, headers)
+    slices = list(FetchedBatch(SEA, batch, 0).record_slices(OPEN_SLICE_RECORDS))
+    for records in slices:
+        assert len(records) == 1 or len(records) * headers <= OPEN_SLICE_RECORDS // 2
+    assert [r for records in slices for r in records] == FetchedBatch(SEA, batch, 0).records()
+
+
+def test_a_batch_of_many_headers_is_not_opened_where_it_must_be_cheap() -> None:
+    with pytest.raises(CostlyBatchError):
+        OpenedBatch(FetchedBatch(SEA, headers_of_each(5, 1_000), 0), cheap_only=True)
+    opened = OpenedBatch(FetchedBatch(SEA, headers_of_each(4, 1_000), 0), cheap_only=True)
+    assert len(opened.take(9)) == 4
+
+
+@pytest.mark.parametrize("record_count", [1, 2, OPEN_SLICE_RECORDS + 1])
+def test_no_reader_makes_more_headers_of_a_record_than_it_may_have(record_count: int) -> None:
+    """A few kilobytes on the disk, from before the limits of producers."""
+    lengths = field(VALUE_LENGTHS, bytes(record_count))
+    empty = field(HEADERS, b"")
+    batch = sent(lengths + empty * (MAX_READ_HEADERS_PER_RECORD + 1), record_count, Codec.ZSTD)
+    with pytest.raises(TidelogError, match="record 0 of the batch has more than 100000 headers"):
+        OpenedBatch(FetchedBatch(SEA, batch, 0))
+    held = sent(lengths + empty * MAX_READ_HEADERS_PER_RECORD, record_count, Codec.ZSTD)
+    [record] = OpenedBatch(FetchedBatch(SEA, held, 0)).take(1)
+    assert len(record.headers) == MAX_READ_HEADERS_PER_RECORD
+
+
+def test_readers_end_at_the_headers_that_a_batch_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = headers_of_each(110, 1_000)
+    monkeypatch.setattr(record_batch, "MAX_READ_HEADERS_AT_ONCE", 109_999)
+    with pytest.raises(TidelogError, match="more than 109999 headers: record_slices opens"):
+        decode(batch)
+    assert len(list(FetchedBatch(SEA, batch, 0).record_slices())) > 0
+    monkeypatch.setattr(batch_slices, "MAX_READ_HEADERS", 109_999)
+    with pytest.raises(TidelogError, match="more than 109999 headers"):
+        list(decode_slices(batch))
 
 
 def test_what_takes_long_to_open_is_known_before_it_is_opened() -> None:

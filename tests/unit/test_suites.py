@@ -3,10 +3,14 @@
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+import longest_first
 import suites
+from longest_first import TESTS
 from suites import Outcome, Suite
 
 ROOT_CONFTEST = Path(__file__).parents[1] / "conftest.py"
@@ -96,3 +100,39 @@ def test_processes_that_run_tests_at_once_choose_among_different_ports(tmp_path:
     one, two = ((tmp_path / name).read_text().split() for name in ("one", "two"))
     assert len(one) == len(two) > 1_000
     assert not set(one) & set(two)
+
+
+def test_a_suite_that_runs_beside_another_is_left_out_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "integration").mkdir()
+    monkeypatch.setattr(suites, "TESTS", tmp_path)
+    monkeypatch.delenv("CI", raising=False)
+    beside = (Suite("contract", 2), Suite("monitoring", 3, needs=("no-such-program",)))
+    monkeypatch.setattr(suites, "SUITES", (Suite("integration", 1, beside=beside),))
+    ran: list[Suite] = []
+
+    def run(suite: Suite) -> Outcome:
+        ran.append(suite)
+        return Outcome(suite, True, 1, "")
+
+    monkeypatch.setattr(suites, "run", run)
+
+    assert suites.main() == 0
+    assert [(suite.names, suite.total_budget_seconds) for suite in ran] == [
+        ("integration, contract", 3)
+    ]
+    assert "Left out: monitoring, which needs no-such-program" in capsys.readouterr().out
+
+
+def test_the_files_that_are_run_first_are_there() -> None:
+    assert all((TESTS / name).is_file() for name in longest_first.LONGEST)
+    assert len(set(longest_first.LONGEST)) == len(longest_first.LONGEST)
+
+
+def test_longer_files_come_first_and_all_others_stay_in_their_order() -> None:
+    first, second = (TESTS / name for name in longest_first.LONGEST[:2])
+    files = [TESTS / "b.py", second, TESTS / "a.py", first, second]
+    items = [SimpleNamespace(path=path) for path in files]
+    longest_first.order(cast(Any, items))
+    assert [i.path for i in items] == [first, second, second, TESTS / "b.py", TESTS / "a.py"]

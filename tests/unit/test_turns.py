@@ -3,6 +3,7 @@
 import pytest
 
 from tidelog.model import TopicPartition
+from tidelog.v1.replica_control_pb2 import LeaderAndIsrRequest
 from tidelog_broker.edge import replica_codec
 from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
 from tidelog_broker.partition.replica_key import ReplicaKey
@@ -50,6 +51,9 @@ async def test_a_full_state_holds_up_neither_end() -> None:
     async with Turns() as turns:
         wire = await replica_control_codec.leader_and_isr_to_wire(command)
         assert pauses <= turns.taken() <= pauses + 1
+        data = await replica_control_codec.leader_and_isr_to_bytes(command)
+        assert turns.taken() >= pauses
+        assert LeaderAndIsrRequest.FromString(data) == wire
         known = await replica_control_codec.leader_and_isr_from_wire(wire, lambda *_: state)
         assert known == command
         assert pauses <= turns.taken() <= pauses + 1

@@ -21,7 +21,13 @@ from tidelog.client.operations import (
     Progress,
 )
 from tidelog.client.published_events import Published
-from tidelog.errors import ErrorCode, RecordsDamagedError, TidelogError, unknown_topic
+from tidelog.errors import (
+    ErrorCode,
+    InvalidBatchError,
+    RecordsDamagedError,
+    TidelogError,
+    unknown_topic,
+)
 from tidelog.model import Record, TopicPartition
 from tidelog.rpc.status import UnreachableError
 from tidelog.state_changes.event import Kind, StateChange
@@ -290,6 +296,8 @@ class FakeConsumer:
         self.waited_ms: list[int] = []
         self.is_closed = False
         self.damaged: list[tuple[int, int]] = []
+        # Offset of a batch that cannot be opened.
+        self.unreadable: int | None = None
         self.of = TopicPartition("", -1)
 
     async def beginning_offsets(self, partitions: Any) -> dict[TopicPartition, int]:
@@ -328,6 +336,10 @@ class FakeConsumer:
                 came = [r for r in came if r.offset < first]
                 self.at = first
                 return came
+        if self.unreadable is not None:
+            if self.at >= self.unreadable:
+                raise InvalidBatchError(ErrorCode.INVALID_BATCH, "cannot be opened")
+            came = [r for r in came if r.offset < self.unreadable]
         self.at = came[-1].offset + 1 if came else self.end
         return came
 

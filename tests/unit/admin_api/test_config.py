@@ -54,3 +54,12 @@ def test_more_streams_than_requests_are_refused(capsys: pytest.CaptureFixture[st
     assert "max_concurrent_streams is 64 and max_concurrent_requests 10" in said
     assert "raise max_concurrent_requests or lower max_concurrent_streams" in said
     assert load(AdminApiConfig, ["--max-concurrent-streams", "256"]).max_concurrent_streams == 256
+
+
+def test_more_requests_than_connections_of_a_client_are_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    said = refused(capsys, "--max-requests-per-client", "300")
+    assert "max_requests_per_client is 300 and max_connections_per_client 256" in said
+    both = ["--max-requests-per-client", "300", "--max-connections-per-client", "300"]
+    assert load(AdminApiConfig, both).max_requests_per_client == 300

@@ -10,10 +10,13 @@ import jsonschema_rs
 import pytest
 from fastapi.routing import APIRoute
 
+from tidelog.caller_limits import GATEWAY_LIMITS
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog_admin_api.app import ROUTERS
 from tidelog_admin_api.bodies.records import MAX_TIMESTAMP_MS
-from unit.admin_api.fakes import FakeAdmin, FakeCluster
+from tidelog_admin_api.limits import Usage
+from tidelog_runtime.telemetry.metrics.service_catalogue import CLIENT_REJECTIONS
+from unit.admin_api.fakes import FakeAdmin, FakeCluster, broker, client_of
 
 _OPERATIONS = [
     (method, route.path)
@@ -176,6 +179,20 @@ async def test_without_a_controller_it_is_not_ready_and_says_why(
     assert answer.json()["detail"] == ("brokers answer, and the active controller does not: gone")
 
 
+async def test_what_limits_reject_is_counted_by_limit_as_brokers_do(
+    fake_cluster: FakeCluster,
+) -> None:
+    app = fake_cluster.app()
+    usage: Usage = app.state.gateway.usage
+    usage.rejected("10.0.0.7", "max_requests_per_client", 128)
+    async with client_of(app) as gateway:
+        lines = (await gateway.get("/metrics")).text.splitlines()
+    counted = f'{CLIENT_REJECTIONS.name}{{limit="%s"}} %s'
+    assert counted % ("max_requests_per_client", 1.0) in lines
+    for limit in set(GATEWAY_LIMITS) - {"max_requests_per_client"}:
+        assert counted % (limit, 0.0) in lines
+
+
 async def test_requests_are_counted_by_route_and_status(gateway: httpx.AsyncClient) -> None:
     await gateway.get("/v1/cluster")
     await gateway.get("/v1/oceans")
@@ -186,7 +203,33 @@ async def test_requests_are_counted_by_route_and_status(gateway: httpx.AsyncClie
     assert 'tidelog_gateway_request_duration_seconds_count{method="GET"} 2.0' in lines
 
 
-async def test_the_cluster_is_described(gateway: httpx.AsyncClient) -> None:
+async def test_the_cluster_is_described_with_the_brokers_that_are_gone(
+    gateway: httpx.AsyncClient,
+) -> None:
     told = (await gateway.get("/v1/cluster")).json()
     assert told["controller"]["controller_id"] == 1
     assert told["brokers"][0]["rack"] == "a"
+    statuses = [(b["broker_id"], b["status"]) for b in told["brokers"]]
+    assert statuses == [(1, "running"), (2, "gone"), (3, "gone")]
+
+
+async def test_a_broker_that_is_gone_has_the_last_address_that_the_controller_knows(
+    gateway: httpx.AsyncClient, admin: FakeAdmin
+) -> None:
+    admin.brokers += [
+        broker(2, status="gone", broker_epoch=0, gone_at_ms=5),
+        broker(3, status="gone", broker_epoch=0, gone_at_ms=7),
+    ]
+    told = (await gateway.get("/v1/cluster")).json()["brokers"]
+    listed = (await gateway.get("/v1/brokers")).json()["items"]
+    shared = ("broker_id", "status", "address", "rack", "broker_epoch")
+    assert [[b[name] for name in shared] for b in told] == [
+        [b[name] for name in shared] for b in listed
+    ]
+
+
+async def test_the_former_name_of_a_status_is_its_alias(gateway: httpx.AsyncClient) -> None:
+    told = (await gateway.get("/v1/cluster")).json()["brokers"]
+    assert all(b["state"] == b["status"] for b in told)
+    fields = (await gateway.get("/openapi.json")).json()["components"]["schemas"]
+    assert fields["RegisteredBroker"]["properties"]["state"]["deprecated"] is True

@@ -9,22 +9,57 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn import Config
 from uvicorn.server import ServerState
 
 from tidelog_admin_api import http_connection
-from tidelog_admin_api.http_connection import LEAST_READ_BYTES, HttpConnection
+from tidelog_admin_api.config import AdminApiConfig
+from tidelog_admin_api.http_connection import (
+    FRAMING_BYTES,
+    LEAST_READ_BYTES,
+    MAX_HEADERS,
+    HttpConnection,
+)
+from tidelog_admin_api.limits import Usage
 
 HEAD = b"GET / HTTP/1.1\r\nHost: gateway\r\n"
+CHUNKED = b"POST / HTTP/1.1\r\nHost: gateway\r\nTransfer-Encoding: chunked\r\n\r\n"
+SMALLEST_CHUNK = b"1\r\n \r\n"
+CALM = PlainTextResponse("calm")
+BOUNDS = AdminApiConfig(max_connections_per_client=2, max_requests_per_client=2)
+
+
+async def echo(scope: Scope, receive: Receive, send: Send) -> None:
+    body = await Request(scope, receive).body()
+    await PlainTextResponse(b"%d bytes" % len(body))(scope, receive, send)
 
 
 class FakeTransport(asyncio.Transport):
-    def __init__(self) -> None:
+    def __init__(self, address: str) -> None:
         super().__init__()
+        self.address = address
         self.written = b""
         self.held_bytes = 0
-        self.closed = self.aborted = False
+        self.closed = self.aborted = self.ended = False
+        self.reading = True
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        self.ended = True
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return (self.address, 40_000) if name == "peername" else default
 
     def write(self, data: Any) -> None:
         self.written += data
@@ -47,6 +82,18 @@ class FakeLoop:
 
     def __init__(self) -> None:
         self.due: list[SimpleNamespace] = []
+        self.turns: list[SimpleNamespace] = []
+
+    def call_soon(self, call: Callable[[], None]) -> SimpleNamespace:
+        turn = SimpleNamespace(call=call)
+        turn.cancel = lambda: self.turns.remove(turn) if turn in self.turns else None
+        self.turns.append(turn)
+        return turn
+
+    def turn(self) -> None:
+        turns, self.turns = self.turns, []
+        for turn in turns:
+            turn.call()
 
     def call_later(self, _: float, call: Callable[..., None], *arguments: Any) -> SimpleNamespace:
         timer = SimpleNamespace(call=call, arguments=arguments)
@@ -64,15 +111,26 @@ class FakeLoop:
 
 
 class Connected:
-    def __init__(self, state: ServerState | None = None) -> None:
+    """`state`, `usage`: shared with other connections."""
+
+    def __init__(
+        self,
+        state: ServerState | None = None,
+        *,
+        app: ASGIApp = CALM,
+        address: str = "10.0.0.1",
+        usage: Usage | None = None,
+        bounds: AdminApiConfig = BOUNDS,
+    ) -> None:
         self.loop = FakeLoop()
-        self.transport = FakeTransport()
-        config = Config(PlainTextResponse("calm"), http=HttpConnection, ws="none", log_config=None)
+        self.transport = FakeTransport(address)
         self.connection = HttpConnection(
-            config,
+            Config(app, ws="none", log_config=None, proxy_headers=False),
             state or ServerState(),
             {},
             self.loop,  # type: ignore[arg-type]  # as much of it as is asked for
+            bounds=bounds,
+            usage=usage or Usage(),
         )
         self.connection.connection_made(self.transport)
 
@@ -150,5 +208,147 @@ def test_more_connections_than_may_be_are_refused(monkeypatch: pytest.MonkeyPatc
 def test_what_is_no_http_is_a_problem(said: bytes, status: int, code: str) -> None:
     connected = Connected()
     connected.connection.data_received(said)
+    while connected.loop.turns:
+        connected.loop.turn()
     assert (connected.problem["status"], connected.problem["code"]) == (status, code)
+    connected.loop.pass_time()
     assert connected.transport.closed
+    assert connected.transport.written.count(b"HTTP/1.1") == 1
+
+
+def test_one_client_leaves_connections_to_others() -> None:
+    state, usage = ServerState(), Usage()
+    first, second, third = (Connected(state, usage=usage) for _ in range(3))
+    other = Connected(state, usage=usage, address="10.0.0.2")
+    assert (third.problem["status"], third.problem["code"]) == (429, "TOO_MANY_CONNECTIONS")
+    assert "10.0.0.1 has 2 connections open" in third.problem["detail"]
+    assert [each.transport.closed for each in (first, second, third, other)] == [
+        False,
+        False,
+        True,
+        False,
+    ]
+    assert [each.limit for each in usage.limited_clients()] == ["max_connections_per_client"]
+    for each in (first, third):
+        each.connection.connection_lost(None)
+    assert not Connected(state, usage=usage).transport.closed
+    for each in (second, other):
+        each.connection.connection_lost(None)
+    assert dict(usage.connections) == {"10.0.0.1": 1}
+
+
+def parsed_bytes(connected: Connected) -> int:
+    """Of the body; what is parsed is taken from the connection as the application would."""
+    body = connected.connection.cycle.body
+    parsed = len(body)
+    body.clear()
+    return parsed
+
+
+async def test_what_comes_in_at_once_is_parsed_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_connection, "PARSING_MS", 0)
+    connected = Connected(app=echo)
+    connected.connection.data_received(CHUNKED)
+    connected.connection.data_received(SMALLEST_CHUNK * 20_000)
+    pieces = [parsed_bytes(connected)]
+    while connected.loop.turns:
+        assert not connected.transport.reading
+        connected.loop.turn()
+        pieces.append(parsed_bytes(connected))
+    assert connected.transport.reading
+    assert sum(pieces) == 20_000
+    # Some milliseconds of work each.
+    assert max(pieces) <= 500
+    connected.connection.connection_lost(None)
+
+
+async def test_a_body_counts_with_the_framing_of_its_chunks() -> None:
+    bounds = AdminApiConfig(max_body_bytes=100_000)
+    connected = Connected(app=echo, bounds=bounds)
+    connected.connection.data_received(CHUNKED)
+    sent = 0
+    while not connected.transport.written and sent < 1 << 20:
+        connected.connection.data_received(SMALLEST_CHUNK * 1_000)
+        sent += 1_000 * len(SMALLEST_CHUNK)
+        while connected.loop.turns:
+            connected.loop.turn()
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    assert connected.problem["code"] == "BODY_TOO_LARGE"
+    assert 125_000 < sent - FRAMING_BYTES < 140_000
+    assert connected.transport.ended
+    await asyncio.gather(*connected.connection.tasks, return_exceptions=True)
+    connected.connection.data_received(SMALLEST_CHUNK)
+    connected.loop.pass_time()
+    assert connected.transport.closed
+
+
+async def test_a_large_body_comes_in_whole() -> None:
+    connected = Connected(app=echo)
+    head = b"POST / HTTP/1.1\r\nHost: gateway\r\nContent-Length: 300000\r\n\r\n"
+    connected.connection.data_received(head + bytes(300_000) + HEAD + b"\r\n")
+    for _ in range(200):
+        connected.loop.turn()
+        await asyncio.sleep(0)
+    assert connected.transport.written.count(b"HTTP/1.1 200 OK") == 2
+    assert b"300000 bytes" in connected.transport.written
+    assert connected.transport.written.endswith(b"0 bytes")
+    assert connected.transport.reading
+    assert not connected.transport.ended
+
+
+async def test_requests_that_come_in_at_once_are_answered_one_by_one() -> None:
+    connected = Connected()
+    connected.connection.data_received((HEAD + b"\r\n") * 400)
+    assert len(connected.connection.tasks) == 1
+    for _ in range(1_800):
+        connected.loop.turn()
+        await asyncio.sleep(0)
+        assert len(connected.connection.tasks) <= 2
+    assert connected.transport.written.count(b"calm") == 400
+
+
+async def test_who_is_answered_before_the_body_came_in_has_to_connect_again() -> None:
+    connected = Connected()
+    head = b"POST / HTTP/1.1\r\nHost: gateway\r\nContent-Length: 1000\r\n\r\n{"
+    connected.connection.data_received(head)
+    await asyncio.gather(*connected.connection.tasks)
+    assert b"\r\nconnection: close\r\n" in connected.transport.written
+    assert connected.transport.written.endswith(b"calm")
+    # It ends once the client has read the answer, or does not.
+    assert (connected.transport.ended, connected.transport.closed) == (True, False)
+    connected.connection.data_received(bytes(999) + HEAD + b"\r\n")
+    assert connected.transport.written.count(b"calm") == 1
+    connected.loop.pass_time()
+    assert connected.transport.closed
+
+
+async def test_the_answer_to_a_body_that_is_not_read_arrives() -> None:
+    config = Config(CALM, ws="none", log_config=None, proxy_headers=False)
+    state, usage = ServerState(), Usage()
+    server = await asyncio.get_running_loop().create_server(
+        lambda: HttpConnection(config, state, {}, bounds=BOUNDS, usage=usage), "127.0.0.1", 0
+    )
+    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+    writer.write(b"POST / HTTP/1.1\r\nHost: gateway\r\nContent-Length: 1000000\r\n\r\n")
+    for _ in range(20):
+        writer.write(bytes(50_000))
+        await asyncio.sleep(0.001)
+    assert (await reader.read()).endswith(b"calm")
+    writer.close()
+    server.close()
+    for _ in range(500):
+        await asyncio.sleep(0.01 if state.connections else 0)
+    assert not state.connections
+    assert not usage.connections
+
+
+async def test_more_headers_than_may_be_reach_no_application() -> None:
+    for count, status in ((MAX_HEADERS - 1, b"200"), (MAX_HEADERS, b"431")):
+        connected = Connected()
+        connected.connection.data_received(HEAD + b"a:b\n" * count + b"\r\n")
+        while connected.loop.turns:
+            connected.loop.turn()
+        await asyncio.gather(*connected.connection.tasks)
+        assert connected.transport.written.startswith(b"HTTP/1.1 " + status)
+        assert (b"calm" in connected.transport.written) == (status == b"200")

@@ -12,6 +12,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Message, Receive, Scope, Send
 from structlog.testing import capture_logs
 
+from tidelog.caller_limits import GATEWAY_LIMITS
 from tidelog_admin_api.config import AdminApiConfig
 from tidelog_admin_api.limits import LARGEST_BODIES, Limits, Usage, stream
 from tidelog_admin_api.problems import ProblemError
@@ -168,10 +169,25 @@ async def test_a_timeout_of_whoever_answers_is_not_taken_for_one_of_the_request(
 
 def test_more_streams_than_may_be_open_are_refused() -> None:
     usage = Usage()
-    with stream(usage, BOUNDS), pytest.raises(ProblemError) as refused, stream(usage, BOUNDS):
+    with (
+        stream(usage, BOUNDS, "10.0.0.7"),
+        pytest.raises(ProblemError) as refused,
+        stream(usage, BOUNDS, "10.0.0.8"),
+    ):
         pass
     assert refused.value.meaning.status == 429
     assert usage.streams == 0
+    [limited] = usage.limited_clients()
+    assert (limited.address, limited.limit) == ("10.0.0.8", "max_concurrent_streams")
+
+
+async def test_bodies_that_are_too_large_together_are_counted_as_a_limit_of_all_clients() -> None:
+    usage = Usage()
+    usage.body_bytes = LARGEST_BODIES * BOUNDS.max_body_bytes
+    assert await answer_of(Limits(echo, BOUNDS, usage), b"1", client="10.0.0.7") == 429
+    [limited] = usage.limited_clients()
+    assert (limited.address, limited.limit) == ("10.0.0.7", "body_bytes")
+    assert usage.rejections == {"body_bytes": 1}
 
 
 async def test_a_limit_that_a_client_reaches_is_logged_once_with_its_address_and_name() -> None:
@@ -190,3 +206,14 @@ async def test_a_limit_that_a_client_reaches_is_logged_once_with_its_address_and
         ("10.0.0.7", "max_requests_per_client", 1),
         ("10.0.0.8", "max_concurrent_requests", 1),
     ]
+    counted = {"max_requests_per_client": 2, "max_concurrent_requests": 1}
+    assert usage.rejections == counted
+    assert set(counted) <= set(GATEWAY_LIMITS)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "status"), [("gzip", 415), ("br, gzip", 415), ("identity", 200), ("Identity", 200)]
+)
+async def test_a_compressed_body_is_rejected_as_such(encoding: str, status: int) -> None:
+    limits = Limits(echo, BOUNDS, Usage())
+    assert await answer_of(limits, b"[]", content_encoding=encoding) == status

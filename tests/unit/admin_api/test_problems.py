@@ -109,6 +109,14 @@ async def test_a_body_that_is_nested_too_deeply_is_malformed(gateway: httpx.Asyn
     assert problem_of(answer).detail == "the body is nested too deeply; send it flatter"
 
 
+async def test_a_number_of_more_digits_than_are_read_is_named(gateway: httpx.AsyncClient) -> None:
+    body = b'{"topic": "sea", "partitions": ' + b"9" * 5_000 + b"}"
+    headers = {"Content-Type": "application/json"}
+    problem = problem_of(await gateway.post("/v1/topics", content=body, headers=headers))
+    assert (problem.status, problem.code) == (400, "MALFORMED_REQUEST")
+    assert problem.detail == "the body has a number of more than 4300 digits; send it as text"
+
+
 def error(location: tuple[str | int, ...], kind: str, message: str = "") -> dict[str, Any]:
     return {"loc": location, "type": kind, "msg": message}
 

@@ -262,6 +262,33 @@ async def test_sound_records_before_damaged_ones_are_read() -> None:
     assert await read(damaged_consumer(), AtOffset(11)) == ([11, 12], 13)
 
 
+async def test_a_read_whose_turn_to_open_a_batch_does_not_come_ends_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    consumer = FakeConsumer(TEN, start=10)
+    poll = consumer.poll
+
+    async def first_batch(timeout_ms: int, _: int) -> list[Record]:
+        if consumer.at >= 13:
+            await asyncio.Event().wait()
+        return await poll(timeout_ms, 2)
+
+    monkeypatch.setattr(consumer, "poll", first_batch)
+    bound = ALL._replace(timeout_ms=50)
+    found = await read_records(consumer, SEA, AtOffset(11), bound, StandingClock())
+    assert ([r.offset for r in found.records], found.next_offset) == ([11, 12], 13)
+
+
+async def test_records_before_a_batch_that_cannot_be_opened_are_read() -> None:
+    consumer = FakeConsumer(TEN, start=10)
+    consumer.unreadable = 13
+    assert await read(consumer, AtOffset(11)) == ([11, 12], 13)
+    for start in (AtOffset(13), Latest(8)):
+        with pytest.raises(TidelogError) as unreadable:
+            await read(consumer, start)
+        assert unreadable.value.code is ErrorCode.INVALID_BATCH
+
+
 @pytest.mark.parametrize("start", [AtOffset(13), AtOffset(14), Latest(8)])
 async def test_at_damaged_records_the_offsets_are_reported(
     start: AtOffset | Latest,

@@ -5,7 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Hashable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from pathlib import PurePath
 from typing import Any
@@ -136,7 +144,16 @@ class KeptDigests:
     def of(self, key: ReplicaKey) -> LogDigests | None:
         return self.kept.get(key)
 
-    def read(self, key: ReplicaKey, start: int, end: int, done: ReadDone) -> bool:
+    def read(
+        self,
+        key: ReplicaKey,
+        start: int,
+        end: int,
+        requester: Hashable,  # noqa: ARG002
+        done: ReadDone,
+        *,
+        with_contents: bool = False,  # noqa: ARG002
+    ) -> bool:
         self.requested.append((key, start, end))
         self.done.append(done)
         return True
@@ -201,10 +218,11 @@ class Replicas:
         self.manager.on_failure = self._failed
         self.failures: list[tuple[ReplicaKey, LogError]] = []
 
-    def _failed(self, key: ReplicaKey, error: LogError) -> None:
+    def _failed(self, key: ReplicaKey, error: LogError) -> bool:
         """As in a broker, but that nobody repairs it."""
         self.failures.append((key, error))
         self.manager.suspend(key)
+        return False
 
     @property
     def memory(self) -> MemoryDisk:

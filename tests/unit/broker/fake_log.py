@@ -110,6 +110,9 @@ class FakeLog:
     def read_cached(self, offset: int, *, max_bytes: int, up_to: int) -> CachedBatches:
         return CachedBatches(self.read(offset, max_bytes=max_bytes, up_to=up_to), None)
 
+    def restore(self, batches: Sequence[Batch]) -> bool:
+        raise NotImplementedError("nothing of it is unreadable")
+
     def truncate_to(self, offset: int) -> None:
         self.batches = [b for b in self.batches if b.header.next_offset <= offset]
         self.producers.states = self.producers.below_start()

@@ -1,4 +1,7 @@
 import asyncio
+import signal
+import subprocess
+import sys
 
 from structlog.testing import capture_logs
 
@@ -58,3 +61,30 @@ async def test_the_first_fault_is_the_reason_and_a_shortage_of_memory_says_what_
 
 async def raises(error: Exception) -> None:
     raise error
+
+
+_HANGS_AFTER_A_FAULT = """
+import asyncio, time
+from tidelog_broker.background import Faults
+
+async def fails():
+    raise MemoryError
+
+async def main():
+    faults = Faults()
+    faults.prepare_end(within_s=0.2)
+    task = asyncio.create_task(fails())
+    task.add_done_callback(faults.on_end)
+    await faults.found.wait()
+    time.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+def test_a_process_that_hangs_after_a_fault_is_ended_by_the_kernel() -> None:
+    """As one that starts a thread without memory, for which its parent waits for ever."""
+    hanging = subprocess.run(
+        [sys.executable, "-c", _HANGS_AFTER_A_FAULT], capture_output=True, timeout=30, check=False
+    )
+    assert hanging.returncode == -signal.SIGALRM

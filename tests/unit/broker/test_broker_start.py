@@ -14,9 +14,15 @@ from tidelog.inspection.model import (
     BrokerState,
     StateRequest,
 )
-from tidelog_broker.life import live
+from tidelog_broker.life import EXIT_FAULT, live
 from tidelog_broker.membership.directory_binding import DirectoryBinding
 from tidelog_broker.storage.data_directory import DataDirectoryError
+from tidelog_runtime.metadata.broker_directories import (
+    RejectedStart,
+    RejectionCause,
+    decode_rejected_start,
+    encode_rejected_start,
+)
 from tidelog_runtime.metadata.store import StoreRolledBackError
 from unit.broker.broker_parts import KEYS, address_of, settled, until
 from unit.broker.broker_processes import Cluster, Process, leading_alone
@@ -125,6 +131,56 @@ async def test_a_store_that_falls_back_while_a_broker_starts_is_refused(
     monkeypatch.setattr(DirectoryBinding, "read", fallen_back)
     with pytest.raises(DataDirectoryError, match="it was at 27 before"):
         await Process(cluster, 1).broker.prepare()
+
+
+def rejection_of(cluster: Cluster, broker_id: int) -> RejectedStart | None:
+    found = cluster.data.get(KEYS.rejected_start(broker_id))
+    return None if found is None else decode_rejected_start(found.value)
+
+
+@pytest.mark.parametrize(
+    ("cause", "stays"),
+    [(RejectionCause.ADDRESS, False), (RejectionCause.BROKER_ID_IN_USE, True)],
+)
+async def test_a_start_that_comes_further_replaces_the_rejected_one_before_it(
+    cluster: Cluster, cause: RejectionCause, stays: bool
+) -> None:
+    """Its process may end before it can report anything; a second process may still try."""
+    await (await leading_alone(cluster)).stop()
+    before = RejectedStart(cause, "as it was", 1, directory_id="another")
+    cluster.put(KEYS.rejected_start(1), encode_rejected_start(before))
+    process = Process(cluster, 1)
+    await process.broker.prepare()
+    now = rejection_of(cluster, 1)
+    assert now is not None
+    assert (now == before) == stays
+    assert (now.cause is RejectionCause.UNFINISHED) != stays
+    await process.broker.join(address_of(1))
+    await until(lambda: cluster.data.get(KEYS.broker(1)) is not None)
+    assert (rejection_of(cluster, 1) is not None) == stays
+    await process.stop()
+
+
+async def test_a_first_start_reports_nothing_before_it_ends(cluster: Cluster) -> None:
+    process = Process(cluster, 1)
+    await process.broker.prepare()
+    assert rejection_of(cluster, 1) is None
+    await process.stop()
+
+
+async def test_a_fault_during_the_start_is_reported(cluster: Cluster) -> None:
+    process, edge = Process(cluster, 1), RecordingEdge()
+    living = asyncio.create_task(live(process.broker, edge, asyncio.Event()))
+    await until(lambda: process.broker.start.phase == TAKES_STATES)
+    process.broker.faults.reason = "task log-syncer failed: MemoryError"
+    process.broker.faults.found.set()
+    assert await living == EXIT_FAULT
+    reported = rejection_of(cluster, 1)
+    assert reported is not None
+    assert (reported.cause, reported.reason) == (
+        RejectionCause.FAULT,
+        "task log-syncer failed: MemoryError",
+    )
 
 
 async def test_a_broker_without_its_metadata_refuses_requests(cluster: Cluster) -> None:

@@ -10,6 +10,8 @@ from tidelog.model import Acks
 from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_broker.background import RunBlocking
 from tidelog_broker.clock_check import ClockCheck, Reading
+from tidelog_broker.log.disk import Disk
+from tidelog_broker.log.disk_reserve import with_reserve
 from tidelog_broker.log.log import Log
 from tidelog_broker.maintenance import ConfirmStrays, Maintenance
 from tidelog_broker.partition import producer_state
@@ -22,9 +24,21 @@ from tidelog_broker.replication.isr_updates import IsrUpdates
 from tidelog_broker.storage.log_directory import Stray
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.topic_config import TopicConfig
-from unit.broker.broker_parts import KEY, KEYS, Replicas, append, at_work, change_ids, commit, on
+from unit.broker.broker_parts import (
+    DATA,
+    KEY,
+    KEYS,
+    Replicas,
+    append,
+    at_work,
+    change_ids,
+    commit,
+    on,
+)
 from unit.broker.fake_log import NAME, TOPIC_ID, epoch_of, sent_by, state
 from unit.broker.flaky_store import FlakyStore
+from unit.broker.log.memory_disk import MemoryDisk
+from unit.metadata.virtual_time import virtual_clock
 
 
 async def at_once(work: Callable[[], None]) -> None:
@@ -37,8 +51,8 @@ async def all_of_them(strays: list[Stray]) -> list[Stray]:
 
 
 class Broker:
-    def __init__(self) -> None:
-        self.replicas = Replicas()
+    def __init__(self, disk: Disk | None = None) -> None:
+        self.replicas = Replicas(disk)
         clock, state_changes = self.replicas.clock, self.replicas.state_changes
         self.isr_updates = IsrUpdates(
             FlakyStore(clock),
@@ -175,6 +189,7 @@ async def segments_of(broker: Broker, partition: Partition) -> int:
     return broker.log().segment_count
 
 
+HOUR_MS = 3_600_000
 OLD = {"segment_ms": "1000", "retention_ms": "1000"}
 
 
@@ -186,6 +201,23 @@ async def test_old_segments_are_deleted_up_to_the_high_watermark() -> None:
     async with at_work(broker.maintenance.delete_old(1000)):
         await asyncio.sleep(10)
     assert (partition.log.log_start_offset, partition.log.log_end_offset) == (2, 3)
+
+
+async def test_old_segments_and_deleted_replicas_are_deleted_from_a_full_disk() -> None:
+    memory = MemoryDisk()
+    broker = Broker(with_reserve(memory, DATA, virtual_clock()))
+    (partition, _) = await broker.replicas.take(config=OLD, numbers=(0, 1))
+    await segments_of(broker, partition)
+    broker.maintenance.checkpoint()
+    broker.replicas.logs.delete(ReplicaKey(TOPIC_ID, 1))
+    memory.space = 0
+    async with (
+        at_work(broker.maintenance.delete_old(1000)),
+        at_work(broker.maintenance.delete_strays(1000, 0)),
+    ):
+        await asyncio.sleep(10)
+    assert partition.log.log_start_offset == 2
+    assert broker.replicas.logs.expired_strays(0) == []
 
 
 async def test_nothing_is_deleted_for_its_age_while_the_clock_is_in_doubt() -> None:
@@ -201,6 +233,25 @@ async def test_nothing_is_deleted_for_its_age_while_the_clock_is_in_doubt() -> N
         broker.clock_check.heard(2, clock.wall_ms(), clock.monotonic_ms())
         await asyncio.sleep(2)
         assert partition.log.log_start_offset == 2
+
+
+async def test_a_leader_that_is_behind_rolls_no_segment_for_what_it_dates_by_the_others_time() -> (
+    None
+):
+    broker = Broker()
+    config = {"segment_ms": "60000", "retention_ms": "60000"}
+    (partition,) = await broker.replicas.take(config=config)
+    clock = broker.replicas.clock
+    for broker_id in (2, 3):
+        broker.clock_check.heard(broker_id, clock.wall_ms() + HOUR_MS, clock.monotonic_ms())
+    async with at_work(broker.maintenance.delete_old(1000)):
+        for _ in range(10):
+            dated_ms = broker.clock_check.latest_ms(clock.wall_ms(), clock.monotonic_ms())
+            commit(partition, b"a", at_ms=dated_ms)
+            await asyncio.sleep(2)
+    assert dated_ms - clock.wall_ms() > HOUR_MS - 3_000
+    assert broker.log().segment_count == 1
+    assert partition.log.log_start_offset == 0
 
 
 async def test_retention_goes_on_when_a_partition_is_removed_during_its_round() -> None:

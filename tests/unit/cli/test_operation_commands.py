@@ -103,29 +103,47 @@ def test_moves_that_are_none_are_wrong_usage(commands: Commands, arguments: list
     assert commands.controller.called() == []
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["rebalance"],
-        ["reassign", "sea/4=3"],
-        ["brokers", "add", "3"],
-        ["brokers", "remove", "3"],
-        ["topics", "set-replication-factor", "sea", "-r", "3"],
-        ["operations", "reverse", "grow"],
-        ["operations", "cancel", "grow"],
-        ["topics", "delete", "sea"],
-        ["topics", "add-partitions", "sea", "-p", "9"],
-        ["topics", "remove-partitions", "sea", "-p", "1"],
-        ["recovery", "choose", "sea/0=1"],
-    ],
-)
+# Of each dangerous command, by what it looks before it asks.
+DANGEROUS = [
+    ("Rebalance", ["rebalance"]),
+    ("Reassign", ["reassign", "sea/4=3"]),
+    ("AddBrokers", ["brokers", "add", "3"]),
+    ("RemoveBrokers", ["brokers", "remove", "3"]),
+    ("SetReplicationFactor", ["topics", "set-replication-factor", "sea", "-r", "3"]),
+    ("ReverseOperation", ["operations", "reverse", "grow"]),
+    ("DescribeOperation", ["operations", "cancel", "grow"]),
+    ("DescribeTopics", ["topics", "delete", "sea"]),
+    ("AddPartitions", ["topics", "add-partitions", "sea", "-p", "9"]),
+    ("RemovePartitions", ["topics", "remove-partitions", "sea", "-p", "1"]),
+    ("DescribeRecovery", ["recovery", "choose", "sea/0=1"]),
+    ("DescribeTopics", ["topics", "recover", "sea"]),
+]
+
+
+@pytest.mark.parametrize(("looks", "arguments"), DANGEROUS)
 def test_where_nobody_can_be_asked_a_danger_needs_yes(
-    commands: Commands, arguments: list[str]
+    commands: Commands, looks: str, arguments: list[str]
 ) -> None:
+    if looks != "DescribeTopics":
+        commands.controller.answer(looks, getattr(pb, f"{looks}Response")())
     result = commands.run(*arguments)
     assert result.exit_code == ExitStatus.USAGE
     assert "say --yes to do it where nobody can be asked, or --dry-run" in result.stderr
-    assert commands.controller.called() == []
+    assert commands.controller.called() == [looks]
+    assert all(getattr(r, "dry_run", True) for r in commands.controller.asked[looks])
+
+
+@pytest.mark.parametrize(("looks", "arguments"), DANGEROUS)
+def test_what_does_not_exist_is_not_spoken_of_as_if_it_did(
+    commands: Commands, looks: str, arguments: list[str]
+) -> None:
+    if looks == "DescribeTopics":
+        commands.cluster.topics.clear()
+    else:
+        commands.controller.refuse(looks, ErrorCode.UNKNOWN_OPERATION, "there is none")
+    result = commands.run(*arguments)
+    assert result.exit_code == ExitStatus.NOT_FOUND
+    assert "--yes" not in result.stderr
 
 
 def test_the_plan_is_shown_before_somebody_agrees_to_it(commands: Commands) -> None:

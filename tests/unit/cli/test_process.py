@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 from tidelog.cli.exit_status import ExitStatus
 from unit.cli.conftest import Commands
 from unit.cli.test_produce_consume import fill
@@ -63,6 +65,43 @@ def test_a_reader_that_has_seen_enough_ends_it_quietly(commands: Commands) -> No
         fill(commands, 0, [b"flow"])
         assert follower.wait(WAIT_SECONDS) == ExitStatus.DONE
         assert follower.stderr.read() == b""
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("topics", "list", "--json")])
+@pytest.mark.parametrize(
+    ("redirected", "status", "said"),
+    [
+        (">/dev/full", ExitStatus.FAILED, "cannot write to stdout: No space left on device"),
+        (">&-", ExitStatus.DONE, ""),
+        ("<&- >&- 2>&-", ExitStatus.DONE, ""),
+    ],
+)
+def test_streams_that_take_nothing_end_it_in_a_line(
+    commands: Commands, arguments: tuple[str, ...], redirected: str, status: ExitStatus, said: str
+) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f'"$@" {redirected}', "sh", *TIDELOG, *arguments],
+        env={**os.environ, "TIDELOG_BOOTSTRAP": ",".join(commands.cluster.bootstrap())},
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=WAIT_SECONDS,
+    )
+    lines = done.stderr.splitlines()
+    assert (done.returncode, len(lines)) == (status, 1 if said else 0), done.stderr
+    assert said in done.stderr
+
+
+def test_a_closed_stdin_is_its_end(commands: Commands) -> None:
+    bootstrap = ",".join(commands.cluster.bootstrap())
+    done = subprocess.run(
+        ["sh", "-c", '"$@" <&-', "sh", *TIDELOG, "produce", "sea", "--bootstrap", bootstrap],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=WAIT_SECONDS,
+    )
+    assert (done.returncode, "0 records" in done.stderr) == (ExitStatus.DONE, True), done.stderr
 
 
 def test_ctrl_c_delivers_what_was_read_before(commands: Commands) -> None:

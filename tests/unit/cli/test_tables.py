@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import tidelog.cli
-from tidelog.cli.output import COLUMN_GAP, table_lines
+from tidelog.cli.output import COLUMN_GAP, PROSE_WORDS, table_lines
 
 ADDRESS = "broker-17.internal.eu-central-1.example.com:7517"
 TOPIC = "warehouse.inventory-changes.by-region_" + "x" * 60
@@ -49,16 +51,48 @@ TABLES: dict[str, tuple[tuple[str, ...], list[tuple[Any, ...]]]] = {
 NARROW = (40, 60, 80, 100, 132)
 
 
+# What a topic's name may consist of, up to its full length, and what addresses have beside it.
+NAMES = st.text("az09._-:[]/,", min_size=1, max_size=200)
+# Names that are taken from elsewhere: a rack, say, or who asked. Some characters take two cells.
+FREE_NAMES = st.lists(st.text("aß潮位é", min_size=1), min_size=1, max_size=PROSE_WORDS - 1)
+PROSE = st.lists(NAMES, min_size=PROSE_WORDS, max_size=8)
+CELLS = st.one_of(
+    NAMES, FREE_NAMES.map(" ".join), PROSE.map(" ".join), st.integers(0, 2**63), st.just("-")
+)
+
+
+@st.composite
+def any_table(draw: st.DrawFn) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+    columns = draw(st.sampled_from([columns for columns, _ in TABLES.values()]))
+    return columns, draw(st.lists(st.tuples(*[CELLS] * len(columns)), max_size=3))
+
+
+def plain(lines: list[str]) -> list[str]:
+    """Without colours."""
+    return [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in lines]
+
+
 def prose(cell: object) -> bool:
-    return cell == REASON or "without leader" in str(cell)
+    return len(str(cell).split()) >= PROSE_WORDS
 
 
 @pytest.mark.parametrize("width", NARROW)
 @pytest.mark.parametrize("name", TABLES)
 def test_what_is_no_prose_stays_in_one_piece(name: str, width: int) -> None:
-    columns, rows = TABLES[name]
+    assert_unbroken(*TABLES[name], width)
+
+
+# Whatever a command shows, as all tables are made by `table_lines`.
+@given(any_table(), st.integers(20, 240))
+def test_no_cell_of_any_table_is_broken_at_any_width(
+    table: tuple[tuple[str, ...], list[tuple[Any, ...]]], width: int
+) -> None:
+    assert_unbroken(*table, width)
+
+
+def assert_unbroken(columns: tuple[str, ...], rows: list[tuple[Any, ...]], width: int) -> None:
     lines = table_lines(columns, rows, on_terminal=True, width=width)
-    pieces = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in lines]
+    pieces = plain(lines)
     for row in rows:
         for cell in row:
             words = str(cell).split() if prose(cell) else [str(cell)]
@@ -72,8 +106,8 @@ def test_only_a_cell_that_is_too_long_by_itself_goes_beyond_the_line(name: str, 
     columns, rows = TABLES[name]
     names = max(map(len, columns)) + COLUMN_GAP
     longest = names + max(len(str(cell)) for row in rows for cell in row)
-    for line in table_lines(columns, rows, on_terminal=True, width=width):
-        assert len(re.sub(r"\x1b\[[0-9;]*m", "", line)) <= max(width, longest)
+    for line in plain(table_lines(columns, rows, on_terminal=True, width=width)):
+        assert len(line) <= max(width, longest)
 
 
 def test_a_table_that_fits_is_a_table_and_one_that_does_not_is_a_block_for_each_row() -> None:
@@ -94,7 +128,9 @@ def test_a_pipe_has_a_line_for_each_row() -> None:
 
 
 def test_an_empty_table_has_its_columns() -> None:
-    assert table_lines(("broker", "address"), [], on_terminal=False) == ["broker  address"]
+    for on_terminal in (True, False):
+        lines = table_lines(("broker", "address"), [], on_terminal=on_terminal, width=5)
+        assert plain(lines) == ["broker  address"]
 
 
 def test_commands_make_no_tables_by_other_means() -> None:

@@ -7,7 +7,9 @@ import json
 import pytest
 
 from tidelog.cli.exit_status import ExitStatus
+from tidelog.cli.session import Session
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.inspection.gateways import AnnouncedGateway
 from tidelog.model import NO_LEADER
 from unit.cli.conftest import Commands
 
@@ -26,6 +28,23 @@ def test_the_cluster_is_described_as_json(commands: Commands) -> None:
     assert document["controller"]["controller_id"] == 7
     assert [broker["leaders"] for broker in document["brokers"]] == [1, 1]
     assert document["without_leader"] == 0
+
+
+def test_the_cluster_is_described_with_its_gateways(
+    commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def gateways(*_: object) -> list[AnnouncedGateway]:
+        return [
+            AnnouncedGateway("a:7600", "one", 7, "0.1.0", 5, 900),
+            AnnouncedGateway("b:7600", "two", 8, "0.1.0", 5, 75_000),
+        ]
+
+    monkeypatch.setattr(Session, "gateways", gateways)
+    described = commands.run("cluster", "describe").stdout
+    assert "Gateways    a:7600 on one is alive, b:7600 on two is silent for 1 min 15 s" in described
+    document = json.loads(commands.run("cluster", "describe", "--json").stdout)
+    assert [gateway["state"] for gateway in document["gateways"]] == ["alive", "silent"]
+    assert document["gateways"][0]["pid"] == 7
 
 
 def test_options_may_stand_before_the_command(commands: Commands) -> None:

@@ -114,6 +114,13 @@ def test_what_is_no_partition_is_refused(wrong: str) -> None:
         parse_target(wrong)
 
 
+@pytest.mark.parametrize("topic", ["x" * 201, "x" * 10_000, "a b", "..", "a\nb", "ü"])
+@pytest.mark.parametrize("partition", ["", "/0"])
+def test_a_name_that_no_topic_can_have_is_wrong_usage(topic: str, partition: str) -> None:
+    with pytest.raises(UsageError, match=r"^the topic name .* a name has 1 to 200 characters"):
+        parse_target(topic + partition)
+
+
 def test_a_time_that_is_none_is_refused() -> None:
     with pytest.raises(UsageError, match="neither an age"):
         parse_since("soon", now_ms=0)

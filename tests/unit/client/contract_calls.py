@@ -1,5 +1,5 @@
-"""Every public call of the clients, found by introspection, and brokers that misbehave: what the
-tests of docs/client-guarantees.md combine."""
+"""Every public call of every client that `tidelog.client` exports, found by introspection, and
+brokers that misbehave: what the tests of docs/client-guarantees.md combine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from tidelog.client import Admin, Consumer, Producer
+import tidelog.client
+from tidelog.client import Consumer
+from tidelog.client.background import BackgroundClient
 from tidelog.client.operations import Move
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import OffsetPosition, TopicPartition
@@ -30,6 +32,7 @@ ARGUMENTS: Mapping[str, Any] = MappingProxyType(
         "leaders": {SEA: 1},
         "moves": [Move("sea", 0, (1, 2, 3))],
         "name": "a-name",
+        "next_sequence": 0,
         "names": ["sea"],
         "offset": 0,
         "offsets": {SEA: 0},
@@ -38,7 +41,7 @@ ARGUMENTS: Mapping[str, Any] = MappingProxyType(
         "partition": SEA,
         "position": OffsetPosition.EARLIEST,
         "replication_factor": 1,
-        "request": lambda client: client.close(),
+        "request": lambda client: client.__aenter__(),
         "reversed_operation_id": "op-1",
         "timestamp_ms": 0,
         "topic": "sea",
@@ -52,15 +55,19 @@ ARGUMENTS: Mapping[str, Any] = MappingProxyType(
 OWN_ARGUMENTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "add_partitions": {"partitions": 2},
+        "begin_at": {"partition": 0},
         "alter_topic_config": {"changed": {"retention_ms": "1000"}},
         "remove_partitions": {"partitions": 1, "confirm_topic": "sea"},
     }
 )
 PARTITIONS = [SEA]
+# What a call's row is not about: `close` is what the others are combined with, and `with` and
+# `async with` end with it.
+NOT_CALLS = frozenset({"close", "__init__", "__del__", "__aexit__", "__exit__"})
 
 
 class PublicCall(NamedTuple):
-    """One public coroutine of a client. `str` names a test."""
+    """One public call of a client, whatever kind of method it is. `str` names a test."""
 
     client: type
     method: str
@@ -68,11 +75,26 @@ class PublicCall(NamedTuple):
     def __str__(self) -> str:
         return f"{self.client.__name__}.{self.method}"
 
-    def start(self, client: Any) -> Coroutine[Any, Any, Any]:
+    @property
+    def takes_a_timeout(self) -> bool:
+        return "timeout_ms" in inspect.signature(getattr(self.client, self.method)).parameters
+
+    async def start(self, client: Any, **more: Any) -> Any:
+        """Calls it, and waits for what it returns: a coroutine, a future, or the first item."""
         method = getattr(client, self.method)
-        work = method(**arguments_of(method))
-        assert asyncio.iscoroutine(work)
-        return work
+        result = method(**arguments_of(method) | more)
+        if inspect.isawaitable(result):
+            return await result
+        return await anext(result) if hasattr(result, "__anext__") else result
+
+    def run(self, client: Any, timeout_ms: int | None = None) -> Any:
+        """The same of a client without async; within `timeout_ms`, where the call takes that."""
+        method = getattr(client, self.method)
+        arguments = arguments_of(method)
+        if timeout_ms is not None and self.takes_a_timeout:
+            arguments["timeout_ms"] = timeout_ms
+        result = method(**arguments)
+        return next(result) if hasattr(result, "__next__") else result
 
 
 def arguments_of(method: Callable[..., Any]) -> dict[str, Any]:
@@ -90,15 +112,43 @@ def arguments_of(method: Callable[..., Any]) -> dict[str, Any]:
     return {**{name: known[name] for name in needed if name in known}, **own}
 
 
+def public_members(client: type) -> dict[str, Any]:
+    """All that a client's users reach: names without an underscore, and what its own classes define
+    for the language, as `__aenter__`."""
+    found: dict[str, Any] = {}
+    for base in reversed(client.__mro__):
+        if base.__module__ in ("builtins", "typing"):
+            continue
+        for name, member in vars(base).items():
+            of_language = name.startswith("__") and inspect.isroutine(member)
+            if of_language or not name.startswith("_"):
+                found[name] = member
+    return found
+
+
 def public_calls(*clients: type) -> list[PublicCall]:
-    """`close` is not among them: it is what the others are combined with."""
-    found = [
+    """All but properties, which `properties` returns, and NOT_CALLS."""
+    return [
         PublicCall(client, name)
         for client in clients
-        for name, _ in inspect.getmembers(client, inspect.iscoroutinefunction)
-        if not name.startswith("_") and name != "close"
+        for name, member in sorted(public_members(client).items())
+        if name not in NOT_CALLS and not isinstance(member, property)
     ]
-    return [*found, *(PublicCall(c, "__anext__") for c in clients if hasattr(c, "__anext__"))]
+
+
+def properties(*clients: type) -> list[tuple[type, str]]:
+    return [
+        (client, name)
+        for client in clients
+        for name, member in sorted(public_members(client).items())
+        if isinstance(member, property)
+    ]
+
+
+def exported_clients() -> list[type]:
+    """What is exported and closed."""
+    exported = (getattr(tidelog.client, name) for name in tidelog.client.__all__)
+    return [each for each in exported if inspect.isclass(each) and hasattr(each, "close")]
 
 
 class Unwell:
@@ -163,5 +213,6 @@ async def outcome(task: asyncio.Task[Any]) -> str:
     return "returned"
 
 
-CLIENTS = (Producer, Consumer, Admin)
+SYNC_CLIENTS = tuple(c for c in exported_clients() if issubclass(c, BackgroundClient))
+CLIENTS = tuple(c for c in exported_clients() if c not in SYNC_CLIENTS)
 CLOSED = ErrorCode.CLIENT_CLOSED.name

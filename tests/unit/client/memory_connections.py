@@ -11,6 +11,8 @@ import grpc
 from tidelog.client.admin_api import AdminApi
 from tidelog.client.connections import BrokerApi
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.request_bounds import MAX_REQUEST_BYTES, check_request_bytes
+from tidelog.rpc.message_bounds import check_message
 from tidelog.rpc.status import UnreachableError
 from tidelog.rpc.trace_context import Metadata, carried
 from tidelog.v1 import broker_pb2
@@ -34,6 +36,13 @@ class _Context:
 
     def invocation_metadata(self) -> Metadata | None:
         return carried()
+
+
+def check_bounds(request: Any) -> None:
+    """Raises INVALID_REQUEST, as every server does, for more than a request may hold."""
+    check_message(request)
+    if not isinstance(request, broker_pb2.ProduceRequest):
+        check_request_bytes(request.DESCRIPTOR.name, request.ByteSize(), MAX_REQUEST_BYTES)
 
 
 class MemoryConnections:
@@ -68,6 +77,7 @@ class _MemoryBroker:
         try:
             # A copy, as a socket would make one.
             copy = type(request).FromString(request.SerializeToString())
+            check_bounds(copy)
             async with asyncio.timeout(timeout_ms / 1000):
                 answer = await method(self._broker)(copy, _Context())
         except TimeoutError:

@@ -359,3 +359,20 @@ def test_a_batch_that_is_all_there_is_does_not_wait_for_company() -> None:
     for _ in range(2):
         bench.seal(P0, b"a")
         assert len(bench.drain_group().batches) == 1
+
+
+def test_no_sequence_of_a_deleted_partition_is_used_again() -> None:
+    """Its former leader may not know of the end yet, and would answer a record as a duplicate."""
+    bench = Bench(idempotence=Idempotence.UNNAMED)
+    bench.accumulator.identified(Identity(7, 0))
+    bench.seal(P0, b"a")
+    group = bench.drain_group()
+    bench.accumulator.appended(group, Appended(0, 1, 1))
+    bench.accumulator.fail_gone(P0, TidelogError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "gone"))
+    bench.seal(P0, b"b")
+    assert bench.drain() == []
+    assert bench.accumulator.wants_identity()
+    bench.accumulator.identified(Identity(8, 0))
+    [batch] = bench.drain_group().batches
+    assert batch.batch is not None
+    assert (batch.batch.header.producer_id, batch.batch.header.base_sequence) == (8, 0)

@@ -1,10 +1,16 @@
+import random
+from typing import Any
+
 import pytest
 
 from tidelog.client import Admin
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.rpc.status import UnreachableError
 from tidelog.v1 import broker_pb2
 from unit.client.fake_broker import FakeCluster
 from unit.client.fake_controller import FakeController
+from unit.client.memory_connections import MemoryConnections
+from unit.metadata.virtual_time import run, virtual_clock
 
 
 async def controlled(cluster: FakeCluster, epoch: int = 1) -> FakeController:
@@ -121,6 +127,31 @@ async def test_without_a_controller_it_ends_in_time(cluster: FakeCluster) -> Non
     async with Admin(cluster.bootstrap()) as admin:
         with pytest.raises(TidelogError, match="no active controller is known"):
             await admin.create_topic("bay", timeout_ms=100)
+
+
+def test_a_change_that_was_sent_before_all_brokers_died_may_have_been_made() -> None:
+    cluster = FakeCluster().in_memory(1)
+    cluster.controller = FakeController(cluster, 1)  # type: ignore[abstract]
+    cluster.controller.address = "controller:1"
+
+    class Connections(MemoryConnections):
+        def controller(self, address: str) -> Any:
+            cluster.brokers[0].alive = False
+            raise UnreachableError(address, "it died")
+
+    async def main() -> None:
+        async with Admin(
+            cluster.bootstrap(),
+            connections=Connections(cluster),
+            clock=virtual_clock(),
+            rng=random.Random(1),
+        ) as admin:
+            with pytest.raises(TidelogError, match="controller:1: it died") as raised:
+                await admin.create_topic("bay", replication_factor=1)
+        assert raised.value.code is ErrorCode.REQUEST_TIMED_OUT
+        assert raised.value.outcome_unknown
+
+    run(main())
 
 
 async def test_partitions_are_recovered_one_by_one(cluster: FakeCluster) -> None:

@@ -2,6 +2,7 @@
 that says what is wrong and what would be right."""
 
 import asyncio
+import collections
 import inspect
 import math
 from collections.abc import Callable, Iterator
@@ -270,6 +271,58 @@ def test_an_unknown_word_is_answered_with_those_that_there_are(
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=says):
         Producer("broker-0:1", **wrong_word)
+
+
+@pytest.mark.parametrize("wrong_pair", [(5, 1), (0, 1), (1, 2, 3), (1,), "12", (1, "2")])
+def test_a_wrong_back_off_is_an_invalid_argument(wrong_pair: Any) -> None:
+    with pytest.raises(InvalidArgumentError):
+        Producer("broker-0:1", retry_backoff_ms=wrong_pair)
+
+
+BYTES_LIKE = [b"zz", bytearray(b"zz"), memoryview(b"zz"), memoryview(bytes(16)).cast("q")]
+
+
+@pytest.mark.parametrize("column", ["values", "keys", "timestamps_ms"])
+@pytest.mark.parametrize("wrong_column", [*BYTES_LIKE, {0: 1, 1: 2}, "zz", {1, 2}, 1.5, object()])
+def test_what_is_no_column_of_records_is_a_wrong_type(column: str, wrong_column: Any) -> None:
+    async def main() -> None:
+        async with World().producer() as producer:
+            given: dict[str, Any] = {"values": [b"a", b"b"], column: wrong_column}
+            with pytest.raises(ArgumentTypeError, match="a sequence of"):
+                await producer.send_many("sea", **given)
+
+    run(main())
+
+
+@pytest.mark.parametrize("kind", [list, tuple, collections.deque, collections.UserList])
+def test_any_sequence_is_a_column_of_records(kind: Any) -> None:
+    async def main() -> None:
+        world = World()
+        values = [b"%d" % number for number in range(9)]
+        async with world.producer(batch_bytes=4) as producer:
+            keys, times = kind(values), kind(range(9))
+            await (await producer.send_many("sea", kind(values), keys, timestamps_ms=times))
+        assert world.sea.values() == values
+
+    run(main())
+
+
+def test_what_the_caller_changes_while_records_wait_is_not_sent() -> None:
+    async def main() -> None:
+        world = World()
+        async with world.producer(linger_ms=50) as producer:
+            values: list[Any] = [b"a", b"b"]
+            headers: list[Any] = [("name", b"c")]
+            many = asyncio.create_task(producer.send_many("sea", values))
+            await asyncio.sleep(0)
+            values[:] = [1, 2, 3]
+            await (await many)
+            one = await producer.send("sea", b"c", headers=headers)
+            headers.append("wrong")
+            assert (await one).offset == 2
+        assert world.sea.values() == [b"a", b"b", b"c"]
+
+    run(main())
 
 
 def test_an_unknown_start_is_answered_with_those_that_there_are() -> None:

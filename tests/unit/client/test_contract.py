@@ -1,4 +1,4 @@
-"""docs/client-guarantees.md: every public coroutine of the clients × what may happen to it."""
+"""docs/client-guarantees.md: every public call of the clients × what may happen to it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import asyncio
 import inspect
 import threading
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tidelog.client import Consumer, Producer
 from tidelog.client.lifecycle import SLICE_CALLS
+from tidelog.client.producers_codec import ANSWER_GRACE_MS, IDENTITY_TIMEOUT_MS
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.rpc import forks
 from unit.client.contract_calls import (
@@ -21,15 +23,35 @@ from unit.client.contract_calls import (
     Unwell,
     new_client,
     outcome,
+    properties,
     public_calls,
 )
 from unit.client.idempotent_world import World, milliseconds
 from unit.metadata.virtual_time import run, virtual_clock
 
+GUARANTEES = Path(__file__).parents[3] / "docs" / "client-guarantees.md"
 # Within this a waiting call ends after `close`.
 CLOSE_BOUND_MS = 1_000
 # The longest default timeout, that of deliveries, and what may come on top of it.
 LONGEST_MS = 130_000
+# A timeout that tests give, and how long the last request may take that began before its end.
+GIVEN_MS = 1_000
+LAST_REQUEST_MS = IDENTITY_TIMEOUT_MS + ANSWER_GRACE_MS
+# These raise INVALID_REQUEST where no partition is assigned, or not the one that they name.
+NEED_AN_ASSIGNMENT = frozenset(
+    f"Consumer.{name}"
+    for name in ("__aiter__", "__anext__", "poll", "poll_batches", "position", "seek")
+)
+# These only touch memory: there is no turn that they could give to other tasks.
+PLAIN_CALLS = frozenset(
+    {
+        "Admin.new_operation_id",
+        "Admin.traced",
+        "Consumer.assign",
+        "Consumer.position",
+        "Producer.begin_at",
+    }
+)
 
 each_call = pytest.mark.parametrize("call", public_calls(*CLIENTS), ids=str)
 each_fault = pytest.mark.parametrize("silent", [True, False], ids=["silent", "dead"])
@@ -86,6 +108,43 @@ async def test_a_call_ends_with_an_error_of_its_own_within_its_timeout(
     await close_soon(client)
 
 
+@each_fault
+@pytest.mark.parametrize("call", [c for c in public_calls(*CLIENTS) if c.takes_a_timeout], ids=str)
+@on_virtual_time
+async def test_a_call_ends_within_the_timeout_that_it_is_given(
+    call: PublicCall, silent: bool
+) -> None:
+    client = call.client(
+        [f"127.0.0.1:{port}" for port in range(1, 10)],
+        connections=Unwell(silent=silent),
+        clock=virtual_clock(),
+    )
+    if call.client is Consumer:
+        client.assign([("sea", 0)])
+    task = asyncio.create_task(call.start(client, timeout_ms=GIVEN_MS))
+    begun_ms = virtual_clock().monotonic_ms()
+    assert await outcome(task) in ("returned", "REQUEST_TIMED_OUT")
+    assert virtual_clock().monotonic_ms() - begun_ms <= GIVEN_MS + LAST_REQUEST_MS
+    await close_soon(client)
+
+
+@each_fault
+@each_call
+@on_virtual_time
+async def test_a_call_without_an_assignment_ends_at_once_or_within_its_timeout(
+    call: PublicCall, silent: bool
+) -> None:
+    client = new_client(call.client, Unwell(silent=silent), assigned=())
+    task = asyncio.create_task(call.start(client))
+    begun_ms = virtual_clock().monotonic_ms()
+    found = await outcome(task)
+    assert found in ("returned", "REQUEST_TIMED_OUT", "INVALID_REQUEST")
+    assert (found == "INVALID_REQUEST") == (str(call) in NEED_AN_ASSIGNMENT)
+    bound_ms = 0 if found == "INVALID_REQUEST" else LONGEST_MS
+    assert virtual_clock().monotonic_ms() - begun_ms <= bound_ms
+    await close_soon(client)
+
+
 @pytest.mark.parametrize("call", public_calls(Consumer), ids=str)
 @on_virtual_time
 async def test_a_call_of_a_consumer_without_an_assignment_ends_soon_after_close(
@@ -96,10 +155,21 @@ async def test_a_call_of_a_consumer_without_an_assignment_ends_soon_after_close(
     await milliseconds(100)
     waits = not task.done()
     await close_soon(client)
-    outcomes = await asyncio.gather(task, return_exceptions=True)
-    code = getattr(outcomes[0], "code", None)
-    # One that names a partition is rejected where that is not assigned.
-    assert code is (ErrorCode.CLIENT_CLOSED if waits else ErrorCode.INVALID_REQUEST) or not waits
+    assert await outcome(task) == CLOSED or not waits
+
+
+@pytest.mark.parametrize("method", ["poll", "poll_batches", "__anext__"])
+@on_virtual_time
+async def test_a_call_that_waits_ends_once_nothing_is_assigned_any_more(method: str) -> None:
+    consumer = World().consumer()
+    consumer.assign([("sea", 0)])
+    task = asyncio.create_task(PublicCall(Consumer, method).start(consumer))
+    await milliseconds(100)
+    consumer.assign([])
+    await milliseconds(1)
+    assert task.done()
+    assert await outcome(task) == "INVALID_REQUEST"
+    await consumer.close()
 
 
 @each_fault
@@ -194,7 +264,24 @@ async def test_a_call_in_another_threads_loop_is_rejected(call: PublicCall) -> N
     await close_soon(client)
 
 
-@each_call
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.__name__)
+@on_virtual_time
+async def test_properties_can_be_read_after_close_and_after_a_fork(client: type) -> None:
+    made = new_client(client, Unwell(silent=False))
+    names = [name for owner, name in properties(client) if owner is client]
+    before = {name: getattr(made, name) for name in names}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(forks, "generation", forks.generation + 1)
+        assert {name: getattr(made, name) for name in names} == before
+    await close_soon(made)
+    assert {name: getattr(made, name) for name in names} == before
+    guarantees = GUARANTEES.read_text()
+    assert [name for name in names if f"`{client.__name__}.{name}`" not in guarantees] == []
+
+
+@pytest.mark.parametrize(
+    "call", [c for c in public_calls(*CLIENTS) if str(c) not in PLAIN_CALLS], ids=str
+)
 @on_virtual_time
 async def test_calls_in_a_row_give_other_tasks_their_turn(call: PublicCall) -> None:
     """Also where all that is needed is known and buffered, so that nothing has to be waited for."""

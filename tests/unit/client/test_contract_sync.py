@@ -4,63 +4,65 @@ to it. Threads take real time, so each test takes some milliseconds."""
 from __future__ import annotations
 
 import asyncio
-import inspect
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, NamedTuple
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import pytest
 
-from tidelog.client import SyncAdmin, SyncConsumer, SyncProducer
+from tidelog.client import SyncAdmin, SyncConsumer, SyncProducer, cluster_metadata
 from tidelog.client.background import BackgroundClient
 from tidelog.errors import ClientClosedError, ClientForkedError, ErrorCode, TidelogError
 from tidelog.rpc import forks
-from unit.client.contract_calls import PARTITIONS, Unwell, arguments_of
+from unit.client.contract_calls import (
+    PARTITIONS,
+    SYNC_CLIENTS,
+    PublicCall,
+    Unwell,
+    properties,
+    public_calls,
+)
 
-SYNC_CLIENTS = (SyncProducer, SyncConsumer, SyncAdmin)
 CLOSE_BOUND_S = 1.0
 HANGS_AFTER_S = 10.0
+# What the tests of timeouts set them to, and the longest that a call may take then.
+SHORT_MS = 50
+TIMELY_S = 5.0
+SHORT_SETTINGS: dict[type, dict[str, int]] = {
+    SyncProducer: {"delivery_timeout_ms": SHORT_MS},
+    SyncConsumer: {"offsets_timeout_ms": SHORT_MS},
+    SyncAdmin: {"timeout_ms": SHORT_MS},
+}
+# These raise INVALID_REQUEST where no partition is assigned, or not the one that they name.
+NEED_AN_ASSIGNMENT = frozenset(
+    f"SyncConsumer.{name}" for name in ("__iter__", "poll", "poll_batches", "position", "seek")
+)
 
-
-class PublicMethod(NamedTuple):
-    client: type
-    method: str
-
-    def __str__(self) -> str:
-        return f"{self.client.__name__}.{self.method}"
-
-    def run(self, client: Any) -> Any:
-        if self.method == "__iter__":
-            return next(iter(client))
-        method = getattr(client, self.method)
-        return method(**arguments_of(method))
-
-
-def public_methods() -> Iterator[PublicMethod]:
-    for client in SYNC_CLIENTS:
-        for name, _ in inspect.getmembers(client, inspect.isfunction):
-            if name == "__iter__" or (not name.startswith("_") and name not in ("close", "ask")):
-                yield PublicMethod(client, name)
-
-
-each_method = pytest.mark.parametrize("method", list(public_methods()), ids=str)
+each_method = pytest.mark.parametrize("method", public_calls(*SYNC_CLIENTS), ids=str)
+each_fault = pytest.mark.parametrize("is_silent", [True, False], ids=["silent", "dead"])
 
 
 @contextmanager
-def silent(client: type) -> Iterator[tuple[Any, Unwell]]:
-    """A client whose brokers answer nothing; a consumer has a partition assigned."""
-    connections = Unwell(silent=True)
-    made = client("127.0.0.1:1", connections=connections)
-    if isinstance(made, SyncConsumer):
+def unwell(
+    client: type, *, is_silent: bool, assigned: bool = True, **settings: Any
+) -> Iterator[tuple[Any, Unwell]]:
+    connections = Unwell(silent=is_silent)
+    made = client("127.0.0.1:1", connections=connections, **settings)
+    if isinstance(made, SyncConsumer) and assigned:
         made.assign(PARTITIONS)
     try:
         yield made, connections
     finally:
         made.close()
+
+
+def silent(client: type) -> AbstractContextManager[tuple[Any, Unwell]]:
+    """A client whose brokers answer nothing; a consumer has a partition assigned."""
+    return unwell(client, is_silent=True)
 
 
 class InThread:
@@ -88,7 +90,7 @@ def threads() -> int:
 
 
 @each_method
-def test_a_call_of_another_thread_ends_soon_after_close(method: PublicMethod) -> None:
+def test_a_call_of_another_thread_ends_soon_after_close(method: PublicCall) -> None:
     before = threads()
     with silent(method.client) as (client, connections):
         call = InThread(lambda: method.run(client))
@@ -103,7 +105,7 @@ def test_a_call_of_another_thread_ends_soon_after_close(method: PublicMethod) ->
 
 
 @each_method
-def test_a_call_after_close_raises_client_closed(method: PublicMethod) -> None:
+def test_a_call_after_close_raises_client_closed(method: PublicCall) -> None:
     with silent(method.client) as (client, connections):
         client.close()
         calls = connections.calls
@@ -113,7 +115,7 @@ def test_a_call_after_close_raises_client_closed(method: PublicMethod) -> None:
 
 
 @each_method
-def test_a_call_after_a_fork_raises_client_forked(method: PublicMethod) -> None:
+def test_a_call_after_a_fork_raises_client_forked(method: PublicCall) -> None:
     with silent(method.client) as (client, connections), pytest.MonkeyPatch.context() as patch:
         # As the child sees it; tests/integration/test_client_forks.py forks.
         patch.setattr(forks, "generation", forks.generation + 1)
@@ -124,7 +126,7 @@ def test_a_call_after_a_fork_raises_client_forked(method: PublicMethod) -> None:
 
 
 @each_method
-def test_a_call_in_the_clients_own_thread_is_rejected(method: PublicMethod) -> None:
+def test_a_call_in_the_clients_own_thread_is_rejected(method: PublicCall) -> None:
     """As from a callback: it would wait for itself for ever."""
     with silent(method.client) as (client, _):
         raised: list[TidelogError] = []
@@ -140,10 +142,39 @@ def test_a_call_in_the_clients_own_thread_is_rejected(method: PublicMethod) -> N
         assert [error.code for error in raised] == [ErrorCode.INVALID_REQUEST] * 2
 
 
-@pytest.mark.parametrize("client", SYNC_CLIENTS, ids=lambda client: client.__name__)
-def test_many_threads_call_and_close_at_once(client: type) -> None:
-    method = next(m for m in public_methods() if m.client is client)
-    with silent(client) as (made, connections):
+@pytest.fixture
+def short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_metadata, "UNREACHABLE_TIMEOUT_MS", SHORT_MS)
+    monkeypatch.setattr(cluster_metadata, "REQUEST_TIMEOUT_MS", SHORT_MS)
+
+
+@pytest.mark.usefixtures("short_timeouts")
+@pytest.mark.parametrize("assigned", [True, False], ids=["assigned", "unassigned"])
+@each_fault
+@each_method
+def test_a_call_ends_with_an_error_of_its_own_within_its_timeout(
+    method: PublicCall, is_silent: bool, assigned: bool
+) -> None:
+    settings = SHORT_SETTINGS[method.client]
+    with unwell(method.client, is_silent=is_silent, assigned=assigned, **settings) as (client, _):
+        call = InThread(lambda: method.run(client, SHORT_MS))
+        assert call.ended(TIMELY_S)
+        code = getattr(call.error, "code", None)
+        needs_an_assignment = not assigned and str(method) in NEED_AN_ASSIGNMENT
+        if needs_an_assignment:
+            assert code is ErrorCode.INVALID_REQUEST
+        else:
+            assert call.error is None or code is ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_clients_without_async_have_no_properties() -> None:
+    """They would be read in the caller's thread, while the client's own writes."""
+    assert properties(*SYNC_CLIENTS) == []
+
+
+@each_method
+def test_many_threads_call_and_close_at_once(method: PublicCall) -> None:
+    with silent(method.client) as (made, connections):
         calls = [InThread(lambda: method.run(made)) for _ in range(8)]
         closes = [InThread(made.close) for _ in range(4)]
         for each in (*calls, *closes):

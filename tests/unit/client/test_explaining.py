@@ -17,6 +17,7 @@ from tidelog.inspection.model import (
     NOT_KNOWN,
     ControllerState,
     RegisteredController,
+    RejectedStart,
     Scope,
     ServiceState,
     StateRequest,
@@ -24,7 +25,7 @@ from tidelog.inspection.model import (
 from tidelog.model import TopicPartition
 from tidelog.v1 import broker_pb2, errors_pb2, inspect_pb2
 from unit.client.described_services import DescribedServices
-from unit.inspection.explain.described import DescribedCluster, address
+from unit.inspection.explain.described import NOW_MS, DescribedCluster, address
 
 CLUSTER = Scope()
 SEA_0 = Scope("sea", 0)
@@ -299,6 +300,11 @@ async def test_a_broker_that_nobody_has_heard_of_is_refused(cluster: DescribedCl
     known = r"no service knows a broker 9; known are \[1, 2, 3\]"
     with pytest.raises(UnknownBrokerError, match=known):
         await observe(services_of(cluster), scope=Scope(broker=9))
+
+
+async def test_a_broker_whose_start_was_rejected_is_known(cluster: DescribedCluster) -> None:
+    cluster.rejected_starts.append(RejectedStart(9, NOW_MS, "address", "port 7509 is in use"))
+    await observe(services_of(cluster), scope=Scope(broker=9))
 
 
 async def test_a_leader_of_a_replica_that_lags_is_looked_at_twice(

@@ -1,9 +1,12 @@
 import random
 from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
+import zstandard
 
-from tidelog.batch import new_fence, stamp
+from tidelog.batch import new_batch, new_fence, stamp
+from tidelog.batch_slices import UNSTATED_EXPANSION, decoded_size
 from tidelog.client.assigned_partition import Assigned
 from tidelog.client.fetch_state import (
     Fetched,
@@ -12,8 +15,16 @@ from tidelog.client.fetch_state import (
     OnOutOfRange,
 )
 from tidelog.client.retry import Backoff, Leader
+from tidelog.compression import compress
 from tidelog.errors import ErrorCode, RecordsDamagedError, TidelogError
-from tidelog.model import FIRST_NAMED_PRODUCER_ID, Batch, OffsetPosition, OnDamage, TopicPartition
+from tidelog.model import (
+    FIRST_NAMED_PRODUCER_ID,
+    Batch,
+    Codec,
+    OffsetPosition,
+    OnDamage,
+    TopicPartition,
+)
 from tidelog.record_batch import encode
 
 P0, P1 = TopicPartition("sea", 0), TopicPartition("sea", 1)
@@ -30,13 +41,14 @@ class Bench:
     policy: OnOutOfRange = OnOutOfRange.ERROR
     epoch: int = 1
     on_damage: OnDamage = OnDamage.RAISE
+    prefetch_bytes: int = 1_000
     state: FetchState = field(init=False)
 
     def __post_init__(self) -> None:
         backoff = Backoff(random.Random(1), 50, 50)
         self.state = FetchState(
             backoff,
-            prefetch_bytes=1000,
+            prefetch_bytes=self.prefetch_bytes,
             on_out_of_range=self.policy,
             on_damage=self.on_damage,
         )
@@ -147,6 +159,66 @@ def test_an_error_waits_until_what_was_read_before_is_handed_out() -> None:
     assert len(bench.state.take_records(10)) == 2
     with pytest.raises(TidelogError):
         bench.state.take_records(10)
+
+
+DECODED_BYTES = 1 << 20
+
+
+def bombs(count: int, codec: Codec = Codec.ZSTD) -> list[Batch]:
+    """A kilobyte or less each, and DECODED_BYTES once decompressed."""
+    plain = encode([bytes(DECODED_BYTES)], timestamps_ms=1, codec=codec)
+    return [
+        stamp(plain, base_offset=15 + n, leader_epoch=1, append_time_ms=1) for n in range(count)
+    ]
+
+
+@pytest.mark.parametrize("codec", [Codec.ZSTD, Codec.GZIP, Codec.LZ4])
+def test_a_consumer_holds_no_more_than_its_share_once_it_is_decompressed(codec: Codec) -> None:
+    bench = Bench(prefetch_bytes=8 * DECODED_BYTES)
+    held = bombs(1_024, codec)
+    assert sum(len(batch.records) for batch in held) < 5 << 20
+    bench.receive(bench.plan(), *held)
+    assert len(bench.assigned.buffered) == 7
+    assert bench.state.buffered_bytes < 8 * DECODED_BYTES
+    assert bench.state.plan(0, bench.leader) == []
+    assert len(bench.state.take_batches(4)) == 4
+    plan = bench.plan()
+    # What was not kept is requested again, and about as much of it as there is room for.
+    assert plan.wants[0][0].offset == 22
+    assert plan.wants[0][0].max_bytes <= 6 * len(held[0].records)
+    bench.receive(plan, *held[7:])
+    assert bench.state.buffered_bytes < 8 * DECODED_BYTES
+
+
+def test_of_each_answer_one_batch_is_kept_however_large() -> None:
+    bench = Bench()
+    bench.receive(bench.plan(), batch(14))
+    assert 0 < bench.state.buffered_bytes < 500
+    bench.receive(bench.plan(), *bombs(4)[1:])
+    assert len(bench.assigned.buffered) == 2
+
+
+def test_a_frame_that_states_more_than_any_reader_opens_counts_as_much_as_that() -> None:
+    plain = compress(Codec.ZSTD, bytes(1 << 30))
+    bomb = new_batch(
+        plain, codec=Codec.ZSTD, record_count=1, base_timestamp_ms=1, max_timestamp_ms=1
+    )
+    bench = Bench(prefetch_bytes=2 << 30)
+    bench.receive(
+        bench.plan(), stamp(bomb, base_offset=15, leader_epoch=1, append_time_ms=1), *bombs(1)
+    )
+    assert bench.state.buffered_bytes < 66 << 20
+    with pytest.raises(TidelogError) as caught:
+        bench.state.take_batches(1)[0].records()
+    assert caught.value.code is ErrorCode.INVALID_BATCH
+
+
+def test_an_unstated_size_counts_as_a_multiple_and_an_unknown_codec_as_its_bytes() -> None:
+    streamed = zstandard.ZstdCompressor(write_content_size=False).compress(bytes(1_000))
+    of_codec = partial(new_batch, record_count=1, base_timestamp_ms=1, max_timestamp_ms=1)
+    unstated = of_codec(streamed, codec=Codec.ZSTD)
+    assert decoded_size(unstated) == UNSTATED_EXPANSION * len(streamed)
+    assert decoded_size(of_codec(b"123", codec=Codec.NONE)) == 3
 
 
 def test_a_partition_with_half_its_share_asks_for_no_more() -> None:

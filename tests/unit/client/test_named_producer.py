@@ -59,7 +59,7 @@ async def test_a_fenced_holder_ends_for_good(world: World) -> None:
     error = await outcome((await send(old, 1, first=2))[0])
     assert isinstance(error, TidelogError)
     assert error.code is ErrorCode.FENCED_PRODUCER_EPOCH
-    assert "has taken over this one's name" in error.message
+    assert "has taken over this one's name, 'tide' (" in error.message
     with pytest.raises(TidelogError, match="has taken over"):
         await old.send("sea", b"more")
     await old.close()
@@ -137,7 +137,7 @@ async def test_a_sequence_that_was_there_before_its_batch_is_somebody_elses(worl
         world.script(TidelogError(ErrorCode.DUPLICATE_SEQUENCE, "long ago"))
         error = await outcome((await send(producer, 1, first=1))[0])
         assert isinstance(error, TidelogError)
-        assert "another producer of the same name has written" in error.message
+        assert "another producer of the name 'tide' has written" in error.message
 
 
 @story
@@ -151,7 +151,7 @@ async def test_a_sequence_that_somebody_else_wrote_while_its_batch_was_in_doubt_
         world.script(late, TidelogError(ErrorCode.DUPLICATE_SEQUENCE, "long ago"))
         error = await outcome((await send(producer, 1, first=1))[0])
         assert isinstance(error, TidelogError)
-        assert "another producer of the same name has written" in error.message
+        assert "another producer of the name 'tide' has written" in error.message
         assert error.outcome_unknown
 
 

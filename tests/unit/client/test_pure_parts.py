@@ -12,6 +12,7 @@ from tidelog.client.partitioner import StickyPartitioner, partition_for_key
 from tidelog.client.record_columns import (
     RecordColumns,
     check_bytes,
+    check_content,
     check_timestamps,
     checked_headers,
     cut,
@@ -252,6 +253,13 @@ def test_records_are_split_by_key_in_their_order() -> None:
 def test_values_that_are_no_bytes_are_a_type_error(wrong: Any) -> None:
     with pytest.raises(TypeError, match="bytes"):
         check_bytes("values", wrong)
+
+
+def test_a_key_or_a_value_that_is_no_bytes_is_named() -> None:
+    with pytest.raises(TypeError, match=r"^key is str; it must be bytes or None"):
+        check_content("key", "text")
+    with pytest.raises(TypeError, match=r"^values\[1\] is int"):
+        check_bytes("values", [b"a", 3])
 
 
 def test_wrong_timestamps_and_headers_are_refused() -> None:

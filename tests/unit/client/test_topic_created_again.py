@@ -18,6 +18,7 @@ from tidelog.v1 import broker_pb2
 from unit.client.idempotent_world import World, milliseconds, story, warm
 from unit.client.test_pure_parts import answer
 from unit.client.test_unclean_elections import append, read
+from unit.metadata.virtual_time import run
 
 SEA = TopicPartition("sea", 0)
 
@@ -115,6 +116,57 @@ async def test_a_consumer_reads_the_new_topic_after_a_seek(world: World) -> None
             await consumer.poll(10_000)
         await consumer.seek(SEA, 0)
         assert await read(consumer, 1) == [b"of the new"]
+
+
+@story
+async def test_a_topic_that_is_created_again_before_the_first_fetch_is_answered_is_told(
+    world: World,
+) -> None:
+    append(world, b"of the former")
+    async with world.consumer(max_wait_ms=2000) as consumer:
+        assert await consumer.assign_topic("sea") == [SEA]
+        world.broker.gate.clear()
+        await milliseconds(100)
+        world.cluster.create("sea", [1])
+        append(world, b"of the new")
+        with pytest.raises(TidelogError, match="deleted and created again"):
+            await consumer.poll(10_000)
+        await consumer.seek(SEA, 0)
+        assert await read(consumer, 1) == [b"of the new"]
+        world.broker.gate.set()
+
+
+@pytest.mark.parametrize("seeks", [False, True])
+def test_an_offset_that_a_leader_reported_is_read_in_its_topic_alone(seeks: bool) -> None:
+    async def main() -> None:
+        world = World()
+        append(world, b"1", b"2")
+        async with world.consumer(max_wait_ms=2000) as consumer:
+            consumer.assign([SEA], start="earliest" if seeks else "latest")
+            if seeks:
+                await consumer.seek_to_end()
+            else:
+                while consumer.position(SEA) is None:
+                    await milliseconds(1)
+            world.broker.gate.clear()
+            await milliseconds(100)
+            world.cluster.create("sea", [1])
+            append(world, b"of the new", b"2", b"3")
+            with pytest.raises(TidelogError, match="deleted and created again"):
+                await consumer.poll(10_000)
+            await consumer.seek_to_beginning()
+            assert await read(consumer, 3) == [b"of the new", b"2", b"3"]
+            world.broker.gate.set()
+
+    run(main())
+
+
+def test_an_assigned_topic_is_read_by_its_id_and_others_by_their_names() -> None:
+    state = Reader().state
+    bay, calm = TopicPartition("bay", 0), TopicPartition("calm", 0)
+    state.assign([SEA, bay, calm], OffsetPosition.EARLIEST, {"sea": "another", "bay": "id"})
+    # What was read of one stays what it was read of.
+    assert [state.get(each).topic_id for each in (SEA, bay, calm)] == ["former", "id", ""]
 
 
 @story

@@ -4,13 +4,15 @@ import io
 import json
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 import structlog
 
 from tidelog.state_changes import json_form
 from tidelog.state_changes.event import Cause, Kind, Stage, StateChange
-from tidelog_runtime.telemetry.logging import configure_logging
+from tidelog_runtime.telemetry.logging import Line, configure_logging, write_lines
+from tidelog_runtime.telemetry.memory_errors import MemoryErrors
 
 
 class FixedClock:
@@ -140,3 +142,56 @@ def test_the_console_form_puts_what_happened_to_what_before_its_details(
         "revision=99",
     ]
     assert details == "{'isr': [1, 2]}\n"
+
+
+def test_a_log_on_a_full_disk_ends_nothing(output: io.StringIO) -> None:
+    # The fixture restores what is configured.
+    del output
+    full = open("/dev/full", "w", buffering=1)  # noqa: PTH123, SIM115 - it cannot be closed well
+    configure_logging("broker-1", stream=full)
+    structlog.get_logger().info("started")
+    write_lines([Line("2026-11-27T00:00:00.000Z", "info", "broker-1", "started", {})])
+    logging.getLogger("asyncio").warning("slow")
+    with suppress(OSError):
+        full.close()
+
+
+def test_many_memory_errors_of_libraries_are_two_lines_and_one_traceback(
+    output: io.StringIO,
+) -> None:
+    configure_logging("broker", stream=output)
+
+    def fail() -> None:
+        try:
+            raise MemoryError
+        except MemoryError:
+            logging.getLogger("grpc").exception("Unexpected [MemoryError]")
+
+    for _ in range(200):
+        fail()
+    logging.getLogger("grpc").error("another one")
+
+    lines = [json.loads(line) for line in output.getvalue().splitlines()]
+    assert [line["event"] for line in lines] == [
+        "out_of_memory",
+        "Unexpected [MemoryError]",
+        "another one",
+    ]
+    assert "may not use more memory" in lines[0]["why"]
+    assert ["exception" in line for line in lines] == [False, True, False]
+
+
+def test_memory_errors_that_go_on_are_logged_seldom_and_without_a_traceback() -> None:
+    now, told = [0.0], []
+    passes = MemoryErrors(lambda: told.append(now[0]), lambda: now[0])
+    kept = []
+    for second in range(25):
+        now[0] = float(second)
+        error = MemoryError()
+        record = logging.LogRecord(
+            "grpc", logging.ERROR, "", 0, "failed", None, (MemoryError, error, None)
+        )
+        if passes.filter(record):
+            kept.append((second, record.exc_info is not None))
+    assert kept == [(0, True), (10, False), (20, False)]
+    assert told == [0.0]

@@ -31,6 +31,7 @@ from tidelog_controller.state.commands import (
     AdminReply,
     CloseChannel,
     Command,
+    FindPlaces,
     Log,
     MakePlan,
     OpenChannel,
@@ -59,6 +60,7 @@ from tidelog_controller.state.events import (
     LeadersUnreachable,
     Loaded,
     OutcomeUnknown,
+    PlacesFound,
     PlanMade,
     RecoverPartitions,
     ReplicasDescribed,
@@ -166,6 +168,7 @@ class Driver:
         self.held: list[Transact] = []
         self.hold_plans = False
         self.plans: list[MakePlan] = []
+        self.searches: list[FindPlaces] = []
         self._last_request = 0
         self.controller = self._reign()
 
@@ -483,6 +486,8 @@ class Driver:
         for _ in range(MAX_STEPS):
             if pending:
                 pending.extend(self._carry_out(pending.popleft()))
+            elif self.controller.judges_on:
+                pending.extend(self._handle(Tick()))
             elif self.store.unseen:
                 pending.extend(self._watch())
             else:
@@ -540,9 +545,8 @@ class Driver:
                 return self._deliver(command)
             case SendDescribeReplicas():
                 return self._ask(command)
-            case MakePlan():
-                self.plans.append(command)
-                return [] if self.hold_plans else self._handle(self._planned(command))
+            case MakePlan() | FindPlaces():
+                return self._plan(command)
             case Reply(request_id, reply):
                 self.replies[request_id] = reply
             case OpenChannel(broker_id, epoch) | CloseChannel(broker_id, epoch):
@@ -555,6 +559,13 @@ class Driver:
             case StepDown(reason):
                 self.stepped_down = reason
         return []
+
+    def _plan(self, command: MakePlan | FindPlaces) -> list[Command]:
+        if isinstance(command, FindPlaces):
+            self.searches.append(command)
+            return self._handle(PlacesFound(command.id, command.find(), None))
+        self.plans.append(command)
+        return [] if self.hold_plans else self._handle(self._planned(command))
 
     def _planned(self, command: MakePlan) -> PlanMade:
         try:

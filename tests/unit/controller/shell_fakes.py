@@ -84,9 +84,16 @@ class FakeReplicaControl:
         ]
         return DescribeReplicasResult(None, replicas)
 
-    async def watch(self, controller_id: int, controller_epoch: int, broker_epoch: int) -> None:
+    async def watch(
+        self,
+        controller_id: int,
+        controller_epoch: int,
+        broker_epoch: int,
+        established: Callable[[], None],
+    ) -> None:
         self._network.watches.append((controller_id, controller_epoch, broker_epoch))
         if self._address not in self._network.dead:
+            established()
             await self.ended.wait()
 
     async def close(self) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tidelog.wording import PREFERRED_RETURN
+from tidelog_admin_api.bodies.brokers import MaintenanceRequest
 from tidelog_controller.config import ControllerConfig
 
 REPOSITORY = Path(__file__).parents[3]
@@ -13,14 +14,29 @@ PLACES = (
     "README.md",
     "libs/tidelog/cli/brokers.py",
     "libs/tidelog/cli/leaders.py",
+    "proto/tidelog/v1/admin.proto",
     "services/admin-api/tidelog_admin_api/console/app/format.js",
     "services/admin-api/tidelog_admin_api/resources/leaders.py",
+)
+SOURCES = (
+    "libs/**/*.py",
+    "services/**/*.py",
+    "services/**/*.js",
+    "proto/**/*.proto",
+    "*.md",
+    "docs/*.md",
 )
 
 
 @pytest.mark.parametrize("place", PLACES)
 def test_how_leadership_returns_to_preferred_replicas(place: str) -> None:
-    said = re.sub(r"\s+", " ", (REPOSITORY / place).read_text())
+    said = re.sub(r"\s+(?://(?= ))?\s*", " ", (REPOSITORY / place).read_text())
+    assert PREFERRED_RETURN in said
+
+
+def test_the_document_of_the_gateway_says_it_of_maintenance() -> None:
+    said = MaintenanceRequest.model_fields["maintenance"].description
+    assert said is not None
     assert PREFERRED_RETURN in said
 
 
@@ -33,10 +49,13 @@ def test_the_statement_has_the_defaults_of_the_controller() -> None:
 
 
 def test_no_other_statement_is_made() -> None:
-    others = re.compile(r"come back by automatic balance|go back to preferred replicas by")
+    others = re.compile(
+        r"come back by automatic balance|go back to (the )?preferred|"
+        r"returns by the rules of leader_balance",
+    )
     sources = [
         path
-        for pattern in ("libs/**/*.py", "services/**/*.py", "services/**/*.js", "*.md", "docs/*.md")
+        for pattern in SOURCES
         for path in REPOSITORY.glob(pattern)
         if "vendor" not in path.parts
     ]

@@ -5,13 +5,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 
 import grpc.aio
 import pytest
+from google.protobuf.message_factory import GetMessageClass
 
+from tidelog import v1
 from tidelog.caller_limits import OVER_AFTER_MS, CallerLimits, Callers, LimitReached, address_of
 from tidelog.client.explaining import Explainer
 from tidelog.errors import ErrorCode, TidelogError
@@ -25,8 +29,16 @@ from tidelog.request_bounds import (
 )
 from tidelog.rpc.admission import new_callers
 from tidelog.rpc.channels import new_server, open_channel
-from tidelog.rpc.message_bounds import MAX_FIELDS, check_field_count, check_message, is_internal
+from tidelog.rpc.message_bounds import (
+    MAX_FIELDS,
+    Rejected,
+    bounded_deserializer,
+    check_field_count,
+    check_message,
+    is_internal,
+)
 from tidelog.rpc.status import from_status
+from tidelog.rpc.wrapped_handlers import request_type
 from tidelog.v1 import (
     admin_pb2,
     broker_pb2,
@@ -34,6 +46,7 @@ from tidelog.v1 import (
     inspect_pb2,
     inspect_pb2_grpc,
     record_batch_pb2,
+    scrub_pb2,
 )
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.telemetry.explained import Explained
@@ -102,6 +115,24 @@ async def test_a_request_that_is_too_large_is_rejected_before_it_is_parsed() -> 
         assert (service.served, callers.requests) == (0, 0)
 
 
+def public_rpcs() -> Iterator[str]:
+    for module in (admin_pb2, broker_pb2, inspect_pb2, scrub_pb2):
+        for service in module.DESCRIPTOR.services_by_name.values():
+            yield from (f"/{service.full_name}/{rpc}" for rpc in service.methods_by_name)
+
+
+@pytest.mark.parametrize("method", list(public_rpcs()))
+def test_bytes_that_are_no_message_are_a_wrong_request(method: str) -> None:
+    descriptor = request_type(method)
+    assert descriptor is not None
+    parse = bounded_deserializer(method, GetMessageClass(descriptor).FromString, descriptor)
+    rejected = parse(b"\xff\xff\xff")
+    assert isinstance(rejected, Rejected)
+    assert rejected.error.code is ErrorCode.INVALID_REQUEST
+    name = method.rpartition("/")[2]
+    assert f"a {name} request of 3 bytes is no message of that type" in rejected.error.message
+
+
 def entries(count: int, text: int = 1) -> list[pb.FetchPartition]:
     return [pb.FetchPartition(topic="t" * text)] * count
 
@@ -160,6 +191,8 @@ def test_counts_and_texts_are_bounded_in_whatever_message(message: Any, said: st
 
 
 def test_every_field_that_has_a_limit_of_its_own_exists() -> None:
+    for module in iter_modules(v1.__path__):
+        import_module(f"{v1.__name__}.{module.name}")
     pool = pb.DESCRIPTOR.pool
     for name in ENTRY_LIMITS:
         assert pool.FindFieldByName(name).is_repeated

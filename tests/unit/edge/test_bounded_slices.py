@@ -91,6 +91,7 @@ class Reports:
         return ERROR
 
     report_disk = report
+    announce_gateway = report
 
 
 class Replicas:

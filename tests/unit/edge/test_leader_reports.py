@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.inspection.gateways import GatewayAnnouncement
 from tidelog.model import TopicPartition
 from tidelog.rpc.channels import new_server
 from tidelog.state_changes.event import Cause, Change
@@ -34,6 +35,7 @@ class Controller:
     def __init__(self) -> None:
         self.reports: list[UnreachableLeadersReport] = []
         self.disk_reports: list[DiskReport] = []
+        self.announcements: list[GatewayAnnouncement] = []
         self.refusal: TidelogError | None = None
         self.address = ""
 
@@ -43,6 +45,10 @@ class Controller:
 
     def report_disk(self, report: DiskReport) -> TidelogError | None:
         self.disk_reports.append(report)
+        return self.refusal
+
+    def announce_gateway(self, announcement: GatewayAnnouncement) -> TidelogError | None:
+        self.announcements.append(announcement)
         return self.refusal
 
 

@@ -21,6 +21,12 @@ def limit_ms(kind: str, ordinary_gap_ms: int = 100, *, ignored: bool = False) ->
         ("cut_off_leader", 4_000),
         ("cut_follower", 3_000),
         ("cut_leader_from_followers", 5_000),
+        ("start_second_process", 250),
+        ("start_copied_process", 250),
+        ("start_second_while_paused", 4_000),
+        ("take_over_by_copy", 4_000),
+        ("flip_byte_of_leader", 1_000),
+        ("fill_disk", 5_000),
         ("kill_etcd_member", 250),
         ("kill_all_etcd", 250),
         ("kill_controller", 250),
@@ -32,6 +38,12 @@ def test_each_kind_has_its_bound(kind: str, limit: int) -> None:
 
 def test_where_the_controller_ignored_a_crash_the_lease_decides() -> None:
     assert limit_ms("kill_leader", ignored=True) == 5_000
+
+
+def test_a_full_disk_holds_up_what_its_broker_follows_for_the_lag_time() -> None:
+    bound_of = KINDS["fill_disk"].bound
+    assert bound_of is not None
+    assert bound_of(Circumstances(Timings(3_000, 10_000), 100)).limit_ms == 11_000
 
 
 def test_what_nobody_should_notice_is_measured_against_ordinary_times() -> None:

@@ -254,9 +254,15 @@ def test_a_flipped_bit_is_damage_that_the_checksum_tells(
     assert where.endswith(f"offset {offset}")
 
 
-def test_a_broker_of_this_machine_has_a_clock_file_of_its_own() -> None:
+def test_a_broker_of_this_machine_has_a_clock_file_of_its_own(tmp_path: Path) -> None:
     library = Path("/usr/lib/x/faketime/libfaketime.so.1")
-    environment = broker_environment(Path("/clocks"), library, Path("/config/broker-2.toml"))
+    clock = tmp_path / "broker-2" / "offset"
+    clock.parent.mkdir()
+    clock.write_text(clock_setting(0))
+    environment = broker_environment(tmp_path, library, Path("/config/broker-2.toml"))
+    without = broker_environment(tmp_path, library, Path("/config/broker-3.toml"))
 
-    assert environment["FAKETIME_TIMESTAMP_FILE"] == "/clocks/broker-2/offset"
+    assert environment["FAKETIME_TIMESTAMP_FILE"] == str(clock)
     assert environment["LD_PRELOAD"] == str(library)
+    assert "FAKETIME_TIMESTAMP_FILE" not in without
+    assert without.get("LD_PRELOAD") != str(library)

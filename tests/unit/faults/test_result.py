@@ -21,6 +21,10 @@ def test_the_result_has_the_keys_that_were_asked_for_and_no_others() -> None:
         "aborted_reads",
         "hw_regressions",
         "divergent_replicas",
+        "unexplained",
+        "misblamed",
+        "explanations",
+        "wrong_explanations",
         "faults",
         "whole_again_seconds",
         "gaps_seconds",
@@ -106,6 +110,7 @@ def test_a_full_proof_has_enough_kinds_and_records() -> None:
     problems = Result([judged([done("kill_leader", 10_000)])]).problems(is_full=True)
 
     assert problems == [
+        "kill_leader came, and never long enough to be explained",
         "1 kinds of faults; a full proof has 12",
         "1,000 records were acknowledged; a full proof has 2,000,000",
     ]

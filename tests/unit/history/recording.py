@@ -21,6 +21,7 @@ from tidelog.history import (
     SendInvoked,
     check_history,
 )
+from tidelog.history.operations import OPEN_END
 from tidelog.model import NO_EPOCH, NO_OFFSET
 
 TOPIC = "sea"
@@ -112,12 +113,15 @@ class Recording:
         self.asks_high_watermark(client)
         self.told_high_watermark(high_watermark, client, epoch)
 
-    def lost(self, first_epoch: int, last_epoch: int, first_offset: int = 0) -> None:
-        self.operations.append(
-            LossMark(
-                self.now_ms, TOPIC, 0, "unclean election", first_epoch, last_epoch, first_offset
-            )
-        )
+    def lost(
+        self,
+        first_epoch: int,
+        last_epoch: int,
+        first_offset: int = 0,
+        end_offset: int = OPEN_END,
+    ) -> None:
+        mark = LossMark(self.now_ms, TOPIC, 0, "unclean election", first_epoch, last_epoch)
+        self.operations.append(mark._replace(first_offset=first_offset, end_offset=end_offset))
 
     def digest(self, broker: int, digest: str, end_offset: int = 10, partition: int = 0) -> None:
         self.operations.append(

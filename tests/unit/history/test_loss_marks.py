@@ -181,6 +181,29 @@ def test_what_a_loss_brought_back_is_skipped_by_nobody_who_read_what_it_gave_up(
     assert history.found() == {}
 
 
+def test_what_became_unreadable_later_is_skipped_by_nobody_who_was_told(history: Recording) -> None:
+    history.sent(1, 0, epoch=1)
+    history.sent(2, 1, epoch=1)
+    history.sent(3, 2, epoch=1)
+    history.polled([(0, 1), (1, 2), (2, 3)], client="c2", epoch=1)
+    history.polled([(0, 1), (2, 3)], epoch=1)
+    history.lost(0, 9, first_offset=1, end_offset=2)
+    assert history.found() == {}
+    # Nor where an election gives up what comes next.
+    history.lost(1, 1, first_offset=2)
+    assert history.found() == {}
+
+
+def test_what_became_unreadable_in_part_is_skipped_no_further(history: Recording) -> None:
+    history.sent(1, 0, epoch=1)
+    history.sent(2, 1, epoch=1)
+    history.sent(3, 2, epoch=1)
+    history.sent(4, 3, epoch=1)
+    history.polled([(0, 1), (3, 4)], epoch=1)
+    history.lost(0, 9, first_offset=1, end_offset=2)
+    assert history.found() != {}
+
+
 def test_no_loss_above_or_below_it_explains_a_skip(history: Recording) -> None:
     history.sent(1, 0, epoch=1)
     history.sent(2, 1, epoch=1)

@@ -6,14 +6,17 @@ import dataclasses
 
 import pytest
 
+from tidelog.caller_limits import LimitedClient
 from tidelog.errors import unknown_topic
 from tidelog.inspection import model
+from tidelog.inspection.gateways import AnnouncedGateway
 from tidelog.rpc.inspect_codec import event_from_wire, event_to_wire, from_wire, to_wire
 from tidelog.state_changes.event import Cause, Kind, Stage, StateChange
 from tidelog.v1 import inspect_pb2 as pb
 
 PAIRS = [
     (model.StoreHealth, pb.StoreHealth),
+    (AnnouncedGateway, pb.AnnouncedGateway),
     (model.RegisteredBroker, pb.RegisteredBroker),
     (model.FollowerProgress, pb.FollowerProgress),
     (model.WaitingConsumer, pb.WaitingConsumer),
@@ -30,7 +33,7 @@ PAIRS = [
     (model.InSyncMember, pb.InSyncMember),
     (model.PartitionKeyState, pb.PartitionKeyState),
     (model.ControllerState, pb.ControllerState),
-    (model.LimitedClient, pb.LimitedClient),
+    (LimitedClient, pb.LimitedClient),
     (model.ServiceState, pb.DescribeServiceResponse),
     (model.StateRequest, pb.DescribeServiceRequest),
     (model.Finding, pb.Finding),

@@ -276,3 +276,14 @@ async def test_an_added_broker_is_stopped_and_started_again_with_the_others(
 async def test_no_broker_is_added_to_a_cluster_that_does_not_run(tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match="start it first"):
         new_cluster(tmp_path).add_broker()
+
+
+@pytest.mark.parametrize("wrong", ["nonsense", "http://127.0.0.1:2379", ":2379", "a:1,b:2"])
+async def test_an_etcd_address_that_is_none_is_rejected_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: str
+) -> None:
+    monkeypatch.setenv("TIDELOG_ETCD", wrong)
+    cluster = LocalCluster(tmp_path, usual_ports=False)
+    with pytest.raises(ClusterError, match=r"TIDELOG_ETCD is .*; give one address as host:port"):
+        await cluster.start()
+    assert cluster.processes() == []

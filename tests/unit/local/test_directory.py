@@ -106,6 +106,7 @@ def test_the_cluster_file_has_the_keys_that_its_readers_take(tmp_path: Path) -> 
             },
         ],
         "gateway": {"address": "127.0.0.1:7600", "pid": 13},
+        "embedded_etcd": True,
         "bootstrap": "127.0.0.1:7501,127.0.0.1:7502",
     }
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tidelog_runtime.local import __main__ as make_up
+from tidelog_runtime.local.addresses import GATEWAY, part_name
 from tidelog_runtime.local.cluster import LocalCluster
 from tidelog_runtime.local.directory_lock import DirectoryLock
 from tidelog_runtime.local.errors import ClusterError
@@ -60,7 +61,7 @@ def test_only_a_name_of_a_part_is_requested(held: Path, name: str) -> None:
 
 
 def test_without_a_cluster_the_command_that_starts_one_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ClusterError, match=r"no cluster runs in .*: python -m"):
+    with pytest.raises(ClusterError, match=r"no cluster runs in .*: .*python -m "):
         request_start(tmp_path, "broker-2")
 
 
@@ -78,7 +79,8 @@ async def test_a_part_that_died_is_reported_in_one_line_and_started_again(tmp_pa
         assert line.startswith("broker-2 ended by itself (signal SIGKILL); its log: ")
         assert line.endswith(f"-m tidelog_runtime.local --directory {tmp_path} --start broker-2")
         assert "\n" not in line
-        cluster.restart("broker-2")
+        # As the table of parts has it.
+        cluster.restart("broker 2")
         await cluster.ready()
         with pytest.raises(ClusterError, match="broker-2 is running, as process"):
             cluster.restart("broker-2")
@@ -88,15 +90,22 @@ async def test_a_part_that_died_is_reported_in_one_line_and_started_again(tmp_pa
         await cluster.stop()
 
 
-def test_the_command_is_the_one_that_runs_the_cluster(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_part_may_be_named_as_in_the_table_of_parts() -> None:
+    assert part_name("gateway") == GATEWAY
+    assert part_name("controller 1") == part_name("controller-1") == "controller-1"
+
+
+@pytest.mark.parametrize("part", ["broker-2", "etcd"])
+def test_the_command_concerns_the_cluster_from_every_directory(
+    part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     cluster = LocalCluster(tmp_path / make_up.DEFAULT_DIRECTORY, etcd="127.0.0.1:1")
     process = type("Dead", (), {})()
-    process.name, process.exit_status = "broker-2", 1
-    process.log_path = cluster.directory / "logs" / "broker-2.log"
+    process.name, process.exit_status = part, 1
+    process.log_path = cluster.directory / "logs" / f"{part}.log"
     assert make_up._death(process, cluster) == (
-        "broker-2 ended by itself (exit status 1); its log: .tidelog/logs/broker-2.log; start it "
-        f"again: {sys.executable} -m tidelog_runtime.local --start broker-2"
+        f"{part} ended by itself (exit status 1); its log: .tidelog/logs/{part}.log; start it "
+        f"again: {sys.executable} -m tidelog_runtime.local --directory {cluster.directory} --start "
+        f"{part}"
     )

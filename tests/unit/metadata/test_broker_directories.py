@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tidelog_runtime.metadata.broker_directories import (
     BrokerDirectory,
+    RejectedStart,
+    RejectionCause,
     decode_broker_directory,
     encode_broker_directory,
+    encode_rejected_start,
 )
 from tidelog_runtime.metadata.keys import BrokerDirectoryKey, Keys, RejectedStartKey
 from tidelog_runtime.metadata.schema import RUNNING, BrokerRegistration, decode_broker, encode
+from tidelog_runtime.metadata.store import KeyValue
 from tidelog_runtime.registered_brokers import KnownDirectories
 
 REGISTRATION = BrokerRegistration("10.0.0.1:7500", "a", "3f2a", RUNNING, 7, 5)
@@ -46,3 +52,18 @@ def test_a_directory_of_another_registration_is_not_described() -> None:
     known.directories[1] = BrokerDirectory("another", "token", host="south")
     described = known.describe(1, 9, REGISTRATION)
     assert (described.directory_id, described.host) == ("3f2a", "")
+
+
+@pytest.mark.parametrize(("ran_at", "has_run_since"), [(0, False), (5, False), (9, True)])
+def test_whether_a_broker_has_run_since_a_rejected_start_goes_by_revisions(
+    ran_at: int, has_run_since: bool
+) -> None:
+    """Its directory's record is written with each registration and each clean stop."""
+    known = KnownDirectories()
+    start = encode_rejected_start(RejectedStart(RejectionCause.ADDRESS, "r", 1))
+    known.apply(RejectedStartKey(3), KeyValue("rejected", start, 7, 7))
+    if ran_at:
+        record = encode_broker_directory(BrokerDirectory("3f2a", "token"))
+        known.apply(BrokerDirectoryKey(3), KeyValue("directory", record, 1, ran_at))
+    (described,) = known.described_rejections()
+    assert described.has_run_since == has_run_since

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator
 from typing import Any
@@ -9,12 +10,20 @@ from typing import Any
 import grpc.aio
 import pytest
 from aetcd import rpc
-from aetcd.rpc.rpc_pb2_grpc import add_KVServicer_to_server
+from aetcd.rpc.rpc_pb2_grpc import add_KVServicer_to_server, add_MaintenanceServicer_to_server
 
-from tidelog.inspection.model import NOT_KNOWN
+from tidelog.inspection.model import NOT_KNOWN, WITHOUT_MAJORITY
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.metadata.etcd import MAX_SNAPSHOT_ATTEMPTS, EtcdStore
-from tidelog_runtime.metadata.etcd_endpoints import MAX_RETRY_PAUSE_MS, EtcdEndpoints
+from tidelog_runtime.metadata.etcd_endpoints import (
+    ATTEMPTS_APART_MS,
+    MAX_LATE_ATTEMPTS,
+    MAX_OWN_LATENESS_MS,
+    MAX_RETRY_PAUSE_MS,
+    MIN_FAILED_ATTEMPTS,
+    Endpoint,
+    EtcdEndpoints,
+)
 from tidelog_runtime.metadata.store import (
     Put,
     StoreError,
@@ -51,6 +60,31 @@ class CountingEtcd(rpc.KV):  # type: ignore[misc]  # aetcd has no types
         await self._count(context)
         header = rpc.ResponseHeader(cluster_id=1, revision=7)
         return rpc.TxnResponse(header=header, succeeded=True)
+
+
+class Maintenance(rpc.Maintenance):  # type: ignore[misc]  # aetcd has no types
+    async def Status(self, _request: Any, _context: Any) -> Any:  # noqa: N802
+        return rpc.StatusResponse(header=rpc.ResponseHeader(cluster_id=1))
+
+
+class FirstOfAll(random.Random):
+    def randrange(self, *_: Any) -> int:
+        return 0
+
+
+class MovedClock(SystemClock):
+    """Ahead of the machine's by what the test has let pass."""
+
+    moved_ms = 0
+
+    def monotonic_ms(self) -> int:
+        return super().monotonic_ms() + self.moved_ms
+
+
+async def probe_until_lost(store: EtcdStore, clock: MovedClock) -> None:
+    for _ in range(MIN_FAILED_ATTEMPTS):
+        clock.moved_ms += ATTEMPTS_APART_MS
+        await store.probe_members()
 
 
 @pytest.fixture
@@ -137,9 +171,10 @@ async def test_of_two_members_the_one_that_does_not_answer_is_known_and_known_ag
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     there, away = f"127.0.0.1:{port}", "127.0.0.1:1"
-    store = EtcdStore([there, away], clock=SystemClock(), rng=random.Random(1))
+    clock = MovedClock()
+    store = EtcdStore([there, away], clock=clock, rng=random.Random(1))
     await store.get("/a")
-    await store.probe_members()
+    await probe_until_lost(store, clock)
     found = {member.address: member for member in store.members()}
     assert found[there].unreachable_ms == NOT_KNOWN
     assert found[away].unreachable_ms >= 0
@@ -148,5 +183,79 @@ async def test_of_two_members_the_one_that_does_not_answer_is_known_and_known_ag
     await store.get("/a")
     found = {member.address: member for member in store.members()}
     assert (found[there].unreachable_ms, found[there].problem) == (NOT_KNOWN, "")
+    await store.close()
+    await server.stop(0)
+
+
+ON_TIME, LATE = MAX_OWN_LATENESS_MS - 1, MAX_OWN_LATENESS_MS
+
+
+@pytest.mark.parametrize(
+    ("attempts", "lost_since_ms"),
+    [
+        ([(0, ON_TIME)], None),
+        ([(0, ON_TIME), (ATTEMPTS_APART_MS - 1, ON_TIME)], None),  # of one request
+        ([(0, ON_TIME), (ATTEMPTS_APART_MS, ON_TIME)], 0),
+        ([(0, LATE), (2_000, LATE)], None),
+        ([(0, LATE), (2_000, ON_TIME), (4_000, LATE)], None),
+        ([(0, LATE), (2_000, ON_TIME), (4_000, ON_TIME)], 2_000),
+        # A process that is late all the time.
+        ([(2_000 * n, LATE) for n in range(MAX_LATE_ATTEMPTS + 2)], 2_000 * MAX_LATE_ATTEMPTS),
+    ],
+)
+async def test_a_member_is_lost_after_several_attempts_of_a_process_that_was_not_late(
+    attempts: list[tuple[int, int]], lost_since_ms: int | None
+) -> None:
+    endpoint = Endpoint("127.0.0.1:1")
+    for began_ms, late_ms in attempts:
+        endpoint.failed(began_ms, late_ms, "no answer")
+    assert endpoint.lost_since_ms == lost_since_ms
+    endpoint.answered()
+    endpoint.failed(60_000, ON_TIME, "no answer")
+    assert endpoint.lost_since_ms is None, "it begins from scratch"
+    await endpoint.close()
+
+
+async def test_a_process_that_stands_still_during_its_attempts_calls_no_member_lost() -> None:
+    """Its time-outs run out whatever the member does."""
+    clock = MovedClock()
+    endpoints = EtcdEndpoints(
+        ["127.0.0.1:1", "127.0.0.1:2"], clock=clock, rng=FirstOfAll(), request_timeout_ms=1_000
+    )
+    away = endpoints._endpoints[1]
+
+    async def stands_still(timeout_ms: int) -> bool:  # noqa: ARG001  # named as the original
+        await asyncio.sleep(0)
+        clock.moved_ms += ATTEMPTS_APART_MS
+        return False
+
+    away.connect = stands_still  # type: ignore[method-assign]
+    for _ in range(MAX_LATE_ATTEMPTS):
+        await endpoints.probe_others(lambda *_: asyncio.sleep(0))
+    assert [member.unreachable_ms for member in endpoints.members] == [NOT_KNOWN, NOT_KNOWN]
+    await endpoints.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "says"), [(Maintenance(), WITHOUT_MAJORITY), (None, "check that it runs")]
+)
+async def test_a_member_that_lacks_the_others_says_that_it_is_there(
+    etcd: CountingEtcd, status: Maintenance | None, says: str
+) -> None:
+    """What needs a majority has no answer in time; what it says of itself has one."""
+    server = grpc.aio.server()
+    add_KVServicer_to_server(etcd, server)
+    if status is not None:
+        add_MaintenanceServicer_to_server(status, server)
+    alone = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    await server.start()
+    clock = MovedClock()
+    store = EtcdStore(["127.0.0.1:1", alone], clock=clock, rng=FirstOfAll())
+    late = (grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded")
+    etcd.failures = [late] * MIN_FAILED_ATTEMPTS
+    await probe_until_lost(store, clock)
+    [member] = [member for member in store.members() if member.address == alone]
+    assert member.unreachable_ms >= 0
+    assert says in member.problem
     await store.close()
     await server.stop(0)

@@ -17,7 +17,16 @@ from tidelog_runtime.metadata.measured_store import (
     SparseTimes,
 )
 from tidelog_runtime.metadata.memory import MemoryStore
-from tidelog_runtime.metadata.store import KeyValue, StoreUnavailableError
+from tidelog_runtime.metadata.store import (
+    Delete,
+    KeyValue,
+    Put,
+    StoreFullError,
+    StoreUnavailableError,
+    Transaction,
+    TransactionResult,
+    has_put,
+)
 from tidelog_runtime.telemetry.state_change_log import Filter, StateChangeLog
 from unit.metadata.virtual_time import VirtualTimeLoop, run, virtual_clock
 
@@ -238,6 +247,17 @@ def test_a_request_that_is_refused_at_once_is_no_slow_one() -> None:
     run(story())
 
 
+def test_a_store_that_fails_at_once_after_it_was_slow_is_not_quick_again() -> None:
+    async def story() -> None:
+        world = _World(virtual_clock())
+        await world.fail(latency_ms=3_000)
+        await asyncio.sleep(20)
+        await world.fail(latency_ms=2)
+        assert world.store.health.last_slow_ago_ms == 0
+
+    run(story())
+
+
 class _OfMembers(_SlowStore):
     probes = 0
 
@@ -258,5 +278,60 @@ def test_members_of_a_store_are_asked_beside_its_requests() -> None:
         probing.cancel()
         assert 8 <= inner.probes <= 10
         assert store.health.members == inner.members()
+
+    run(story())
+
+
+class _FullStore(_SlowStore):
+    """`is_full`: as etcd is with the alarm NOSPACE. Tells it when it is asked, and not before."""
+
+    is_full = True
+
+    async def write_problem(self) -> str | None:
+        return "the alarm NOSPACE" if self.is_full else ""
+
+    async def transact(self, transaction: Transaction) -> TransactionResult:
+        if self.is_full and has_put(transaction):
+            raise StoreFullError("etcd takes no writes: no space")
+        return await super().transact(transaction)
+
+
+_PUT = Transaction([], [Put("/a", b"")])
+
+
+def test_a_full_store_answers_and_takes_no_writes() -> None:
+    async def story() -> None:
+        clock = virtual_clock()
+        inner = _FullStore(clock)
+        store = MeasuredStore(inner, "/probe", clock, StateChangeLog("broker-1", clock))
+        with pytest.raises(StoreFullError):
+            await store.transact(_PUT)
+        await asyncio.sleep(3)
+        health = store.health
+        assert (health.unreachable_ms, health.rejects_writes_ms) == (NOT_KNOWN, 3_000)
+        assert health.write_problem == "etcd takes no writes: no space"
+        # What deletes alone is taken, and says nothing of writes.
+        await store.transact(Transaction([], [Delete("/a")]))
+        await store.get("/a")
+        assert store.health.write_problem
+        inner.is_full = False
+        await store.transact(_PUT)
+        assert (store.health.write_problem, store.health.rejects_writes_ms) == ("", NOT_KNOWN)
+
+    run(story())
+
+
+def test_a_process_that_writes_nothing_notices_that_the_store_is_full() -> None:
+    async def story() -> None:
+        clock = virtual_clock()
+        inner = _FullStore(clock)
+        store = MeasuredStore(inner, "/probe", clock, StateChangeLog("broker-1", clock))
+        probing = asyncio.create_task(store.probe())
+        await asyncio.sleep(2 * PROBE_INTERVAL_MS / 1_000)
+        assert store.health.write_problem == "the alarm NOSPACE"
+        inner.is_full = False
+        await asyncio.sleep(2 * PROBE_INTERVAL_MS / 1_000)
+        probing.cancel()
+        assert store.health.write_problem == ""
 
     run(story())

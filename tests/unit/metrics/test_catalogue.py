@@ -23,6 +23,7 @@ _COUNTED = {
     *("topics", "segments", "series", "changes", "requests", "refused", "errors", "timeouts"),
     *("dropped", "shrinks", "expands", "elections", "departures", "overdue", "deletions"),
     *("producers", "streams", "operations", "moves", "passes", "ranges", "compared", "found"),
+    "gateways",
 }
 _STATES = {
     *("tidelog_build_info", "tidelog_queue_depth", "tidelog_broker_registered"),

@@ -12,6 +12,8 @@ from mutants.explore import scenario
 from mutants.planted import Mutant, PatchError, all_mutants, read
 from mutants.tree import ROOT, apply, plant_counters
 from simulation.faults import KINDS
+from simulation.stored_plans import stored_plans
+from simulation.stories import STORY_NAMES
 
 MUTANTS = all_mutants()
 MIN_MUTANTS = 25
@@ -46,9 +48,11 @@ def test_a_patch_names_its_rule_and_a_scenario_that_there_is(mutant: Mutant) -> 
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_a_patch_names_faults_that_there_are(mutant: Mutant) -> None:
+def test_a_patch_names_faults_stories_and_plans_that_there_are(mutant: Mutant) -> None:
     assert set(mutant.faults) <= set(KINDS)
-    assert not (mutant.faults and mutant.model)
+    assert set(mutant.stories) <= set(STORY_NAMES)
+    assert mutant.plan in {"", *(plan.name for plan in stored_plans())}
+    assert not (mutant.model and (mutant.faults or mutant.stories or mutant.plan))
 
 
 def test_two_patches_never_break_a_rule_in_the_same_way() -> None:

@@ -8,29 +8,7 @@ from pathlib import Path
 import pytest
 
 from mutants import reach
-from mutants.reach import changed_lines, instrument
-
-PATCH = """\
-Rule: a rule
-
---- a/libs/x.py
-+++ b/libs/x.py
-@@ -10,3 +10,3 @@
- before
--old
-+new
- after
-@@ -20,3 +20,2 @@
- before
--gone
- after
---- a/libs/y.py
-+++ b/libs/y.py
-@@ -1 +1,3 @@
- before
-+one
-+two
-"""
+from mutants.reach import changed_lines, instrument, patched_files
 
 
 @pytest.fixture
@@ -48,8 +26,25 @@ def run(tmp_path: Path, text: str, *lines: int) -> dict[str, object]:
     return runpy.run_path(str(path))
 
 
-def test_changed_lines_are_those_added_and_the_one_behind_those_removed() -> None:
-    assert changed_lines(PATCH) == {"libs/x.py": [11, 21], "libs/y.py": [2, 3]}
+@pytest.mark.parametrize(
+    ("before", "after", "lines"),
+    [
+        ("a b c d", "a x c d", [2]),
+        ("a b c d", "a c d", [2]),
+        ("a b c d", "a b x y c d", [3, 4]),
+        ("a b c d", "x b c", [1, 4]),
+        ("a b c d", "a b c d", []),
+    ],
+)
+def test_changed_lines_are_those_added_and_the_one_behind_those_removed(
+    before: str, after: str, lines: list[int]
+) -> None:
+    assert changed_lines("\n".join(before.split()), "\n".join(after.split())) == lines
+
+
+def test_a_patch_names_its_files() -> None:
+    patch = "--- a/libs/x.py\n+++ b/libs/x.py\n@@ -1 +1 @@\n-a\n+b\n--- a/y.py\n+++ b/y.py\n"
+    assert patched_files(patch) == ["libs/x.py", "y.py"]
 
 
 def test_a_statement_is_counted_each_time_it_runs(tmp_path: Path, counts: dict[str, int]) -> None:
@@ -63,6 +58,37 @@ def test_a_part_of_a_longer_condition_is_counted_when_it_is_evaluated(
     text = "found = [\n    n\n    for n in range(5)\n    if n > 1\n    and n != 3\n]\n"
     assert run(tmp_path, text, 5)["found"] == [2, 4]
     assert counts == {"x.py:5": 3}
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("for n in range(5):\n    if n > 9:\n        m = n\n", 2),
+        (
+            "for n in range(5):\n    if (\n        n > 7 and n < 9\n    ):\n        m = n\n",
+            3,
+        ),
+        ("for n in range(5):\n    while n > 9:\n        m = n\n", 2),
+        ("for n in range(5):\n    if n > 9:\n        m = n\n    elif n > 8:\n        m = 1\n", 4),
+    ],
+)
+def test_a_condition_is_counted_whether_it_holds_or_not(
+    tmp_path: Path, counts: dict[str, int], text: str, line: int
+) -> None:
+    run(tmp_path, text, line)
+    assert counts == {f"x.py:{line}": 5}
+
+
+def test_several_lines_of_one_statement_are_counted(tmp_path: Path, counts: dict[str, int]) -> None:
+    run(tmp_path, "for n in range(5):\n    if n > 3:\n        m = n\n        m = 2\n", 3, 2, 4)
+    assert counts == {"x.py:2": 5, "x.py:3": 1, "x.py:4": 1}
+
+
+def test_the_head_of_a_function_is_counted_with_its_calls(
+    tmp_path: Path, counts: dict[str, int]
+) -> None:
+    run(tmp_path, "def f(\n    n=1,\n):\n    return n\n\nf()\nf()\n", 2)
+    assert counts == {"x.py:2": 2}
 
 
 def test_code_that_never_runs_has_no_count(tmp_path: Path, counts: dict[str, int]) -> None:

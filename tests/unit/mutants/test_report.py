@@ -46,6 +46,31 @@ def test_the_report_says_how_often_each_changed_line_ran(directory: Path) -> Non
     assert told["times_executed"] == 2
 
 
+def test_a_run_that_is_resumed_plants_what_was_not_found_yet(
+    monkeypatch: pytest.MonkeyPatch, directory: Path
+) -> None:
+    first, second, third = (mutant.name for mutant in all_mutants()[:3])
+    judged: list[str] = []
+
+    def judge(mutant: Mutant, _: int) -> Outcome:
+        judged.append(mutant.name)
+        found_by = "" if mutant.name == second and judged.count(second) == 1 else "an_invariant"
+        return Outcome(mutant, Verdict(found_by, 1), 0.1, {})
+
+    monkeypatch.setattr(mutants.__main__, "_judge", judge)
+    monkeypatch.setattr(mutants.__main__, "checked_out_commit", lambda: f"after {len(judged)}")
+    options = ["--no-baseline", "--jobs", "1", "--resume", "--only"]
+    assert main([*options, first, second]) == 1
+    assert main([*options, first, second, third]) == 0
+    assert judged == [first, second, second, third]
+    told = json.loads((directory / "mutants.partial.json").read_text())
+    assert [(entry["name"], entry["commit"], entry["found_by"]) for entry in told] == [
+        (first, "after 0", "an_invariant"),
+        (second, "after 2", "an_invariant"),
+        (third, "after 2", "an_invariant"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("executed", "why"),
     [({}, "never reached"), ({"libs/a.py:3": 7}, "reached, not judged")],

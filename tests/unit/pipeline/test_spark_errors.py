@@ -23,6 +23,25 @@ def test_without_one_the_first_line_is_told() -> None:
     )
 
 
+def test_a_query_that_java_ended_is_reported_by_the_innermost_cause() -> None:
+    full_disk = """\
+[STREAM_FAILED] Query [id = a, runId = b] terminated with exception: Return Message: Traceback
+  File "writing.py", line 238, in _staged_rows
+    counted.write.mode("overwrite").partitionBy(*PARTITIONED_BY).parquet(location)
+py4j.protocol.Py4JJavaError: An error occurred while calling o15344.parquet.
+: org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows to file:/a.
+\tat org.apache.spark.sql.errors.QueryExecutionErrors$.error(QueryExecutionErrors.scala:1884)
+Caused by: org.apache.hadoop.fs.FSError: java.io.IOException: No space left on device
+Caused by: java.io.IOException: No space left on device
+\t... 23 more
+"""
+    assert cause_of(full_disk) == "Spark failed with java.io.IOException: No space left on device"
+    with_stack = (
+        "[PATH_NOT_FOUND] None there.\n\nJVM stacktrace:\norg.apache.spark.SomeException: x"
+    )
+    assert cause_of(with_stack) == "[PATH_NOT_FOUND] None there."
+
+
 def test_an_error_of_java_is_reported_by_its_innermost_cause_in_one_line() -> None:
     """As py4j reports what PySpark has no class for."""
     overflow = (

@@ -30,6 +30,21 @@ def test_what_the_design_allows_is_no_violation(cluster: Cluster) -> None:
     assert cluster.rules.committed[PARTITION].log.end == 5
 
 
+@pytest.mark.parametrize(("first", "end", "is_allowed"), [(1, 3, True), (1, 4, False)])
+def test_an_unreadable_batch_may_stand_for_those_that_were_committed(
+    cluster: Cluster, first: int, end: int, *, is_allowed: bool
+) -> None:
+    cluster.commit(3)
+    log = cluster.replicas[2].log
+    log.cut(first)
+    log.add(Entry(first, end, 5, 77, is_unreadable=True))
+    if is_allowed:
+        cluster.follow(2, state(), high_watermark=3)
+    else:
+        with finds("logs_differ_below_high_watermark"):
+            cluster.follow(2, state(), high_watermark=3)
+
+
 def test_a_leader_that_commits_what_a_member_lacks_is_found(cluster: Cluster) -> None:
     cluster.lead(1, state())
     cluster.append(5, 1, 2)

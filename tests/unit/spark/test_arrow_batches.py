@@ -13,6 +13,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from tidelog.batch import stamp
 from tidelog.client.fetched_batch import FetchedBatch
+from tidelog.errors import InvalidBatchError
 from tidelog.model import Codec, TopicPartition
 from tidelog.record_batch import encode
 from tidelog.spark import arrow_batches
@@ -142,3 +143,13 @@ def test_headers_that_nobody_wants_cost_nothing() -> None:
         tracemalloc.stop()
     with_them, without = peaks
     assert without < with_them / 3
+
+
+def test_a_batch_that_cannot_be_opened_is_named() -> None:
+    wrong = encode([b"v"], timestamps_ms=1)._replace(records=b"\xff" * 9)
+    stamped = stamp(wrong, base_offset=7, leader_epoch=5, append_time_ms=1)
+    with pytest.raises(InvalidBatchError) as caught:
+        fill(ArrowBatches(SCHEMA, SEA), FetchedBatch(SEA, stamped, 0), FAR_END)
+    message = str(caught.value)
+    assert message.startswith("the batch at offset 7 of sea/3 cannot be opened: ")
+    assert message.endswith("; what follows it begins at offset 8")

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from tidelog.inspection.broker_links import LeaseEnds
 from tidelog.inspection.model import NOT_KNOWN
 from tidelog.model import TopicPartition
-from tidelog.state_changes.event import Kind, Stage
-from tidelog_runtime.telemetry.recent_elections import WINDOW_MS, ElectionCounts
+from tidelog.state_changes.event import Cause, Kind, Stage
+from tidelog_runtime.telemetry.recent_elections import (
+    MAX_BROKERS,
+    WINDOW_MS,
+    ElectionCounts,
+    LeaseEndCounts,
+)
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 SEA, BAY = TopicPartition("sea", 0), TopicPartition("bay", 1)
@@ -73,3 +79,25 @@ def test_a_replica_that_is_gone_is_forgotten() -> None:
         world.role(SEA, epoch)
     world.log.tell(Kind.DELETE, Stage.COMPLETED, name=SEA)
     assert world.counts.recent.leaders == 0
+
+
+def test_leases_that_end_are_counted_by_broker_and_other_ends_are_not() -> None:
+    clock = _Clock()
+    log, counts = StateChangeLog("controller-1", clock), LeaseEndCounts(clock)
+    log.add_sink(counts.take)
+
+    def leaves(broker: int, cause: Cause) -> None:
+        log.tell(Kind.BROKER_LEFT, Stage.COMPLETED, cause=cause, broker=broker)
+
+    leaves(2, Cause.BROKER_LEASE_ENDED)
+    clock.now = 30_000
+    leaves(2, Cause.BROKER_LEASE_ENDED)
+    leaves(1, Cause.BROKER_STOPPED)
+    leaves(3, Cause.BROKER_CRASHED)
+    clock.now = 40_000
+    assert counts.recent == (LeaseEnds(2, 2, WINDOW_MS, 10_000),)
+    clock.now = WINDOW_MS
+    assert counts.recent == (LeaseEnds(2, 1, WINDOW_MS, 90_000),)
+    for broker in range(MAX_BROKERS + 5):
+        leaves(broker, Cause.BROKER_LEASE_ENDED)
+    assert len(counts.recent) == MAX_BROKERS

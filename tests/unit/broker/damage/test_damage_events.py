@@ -4,6 +4,7 @@ import asyncio
 
 from tidelog.model import NO_LEADER
 from tidelog.state_changes.event import Cause, Kind, Stage
+from tidelog_broker.damage.recent_damage import RecentDamage
 from tidelog_broker.storage.damaged_replica import DamagedReplica
 from unit.broker.broker_parts import KEY, KEYS, events_told, stages
 from unit.broker.damage.test_replica_repair import Broker, flip, three_records
@@ -42,7 +43,7 @@ async def test_each_of_these_says_what_kind_of_damage_and_of_which_replica() -> 
 
 async def test_a_repair_tells_where_the_log_ends_now() -> None:
     (told,) = (await repaired()).replicas.told(Kind.REPLICA_REPAIRED)
-    assert (told.details["log_start_offset"], told.details["log_end_offset"]) == (0, 2)
+    assert (told.details["log_start_offset"], told.details["log_end_offset"]) == (0, 3)
     assert told.details["log_end_offset_before"] == 3
 
 
@@ -67,6 +68,21 @@ async def test_damage_found_at_a_start_is_told_as_such() -> None:
     (told,) = broker.replicas.told(Kind.REPLICA_DAMAGED)
     assert told.details == {"why": "as the test wants it", "at_start": True}
     await broker.stop()
+
+
+async def test_damage_is_reported_after_its_repair_and_after_a_start_that_found_it() -> None:
+    while_running = await repaired()
+    at_start = Broker()
+    await three_records(at_start)
+    at_start.replicas.logs.take_out(KEY, "as the test wants it")
+    await at_start.repair.resign_found([DamagedReplica(KEY, NAME, "as the test wants it")])
+    await at_start.stop()
+    for broker in (while_running, at_start):
+        recent = RecentDamage(broker.replicas.clock)
+        for told in broker.replicas.told(*DAMAGE):
+            recent.take(told)
+        [damage] = recent.repaired
+        assert (damage.topic, damage.partition) == NAME
 
 
 # -- resigning ---------------------------------------------------------------------------

@@ -7,8 +7,11 @@ import json
 
 import pytest
 
+from tidelog.batch import new_damaged_batch
+from tidelog.log_format import FRAME_HEADER_BYTES
 from tidelog.model import NO_LEADER, NO_OFFSET, Batch
 from tidelog.state_changes.event import Kind
+from tidelog_broker.damage.batch_restores import BatchRestores
 from tidelog_broker.damage.digest_check import DigestCheck
 from tidelog_broker.damage.divergences import SWEEP_INTERVAL_S, Divergences
 from tidelog_broker.log.log import Log
@@ -21,7 +24,7 @@ from tidelog_broker.partition.range_digest import (
 from tidelog_broker.replication.digest_reports import DigestReports
 from tidelog_broker.replication.transport import DivergedRange, ReportedDigest
 from tidelog_broker.storage.damaged_batches import EVIDENCE_RETENTION_MS
-from tidelog_broker.storage.replica_digests import ReplicaDigests
+from tidelog_broker.storage.replica_digests import MAX_REQUESTERS, ReplicaDigests
 from unit.broker.broker_parts import (
     DATA,
     KEY,
@@ -37,6 +40,8 @@ from unit.broker.log.builders import batch_at, batches_from
 
 FOLLOWER = 2
 RANGE = 4_096
+# Within a frame.
+RECORD_COUNT_AT = 37
 
 
 def digest_of(batches: list[Batch]) -> RangeDigest:
@@ -60,9 +65,14 @@ class Leader:
         self.replicas.logs.damaged_batches.prepare()
         self.digests = ReplicaDigests(self.replicas.disk, self.replicas.logs, in_place)
         self.divergences = self.new_divergences()
-        self.check = DigestCheck(self.digests, self.divergences, self.replicas.manager)
+        self.check = self.new_check()
         self.held = batches_from(0, 10)
         self.agreed = 10
+
+    def new_check(self) -> DigestCheck:
+        replicas = self.replicas
+        self.restores = BatchRestores(replicas.logs, replicas.manager, replicas.clock)
+        return DigestCheck(self.digests, self.divergences, replicas.manager, self.restores)
 
     def new_divergences(self) -> Divergences:
         replicas = self.replicas
@@ -153,7 +163,7 @@ async def test_it_outlives_a_restart_and_ends_when_both_are_equal_again() -> Non
     leads.divergences = leads.new_divergences()
     leads.divergences.load()
     assert leads.divergences.count == 1
-    leads.check = DigestCheck(leads.digests, leads.divergences, leads.replicas.manager)
+    leads.check = leads.new_check()
     await leads.reported(report_of(leads.held))
     assert leads.divergences.count == 0
     assert leads.files() == ["resolved"]
@@ -210,7 +220,54 @@ async def test_a_cut_while_the_disk_is_read_compares_nothing() -> None:
     leads.log.truncate_to(5)
     async with at_work(leads.digests.run()):
         await settled()
-    assert leads.check.compared == 0
+    assert (leads.check.compared, leads.check.not_compared) == (0, 1)
+
+
+async def test_a_range_whose_batches_are_unreadable_counts_as_not_compared() -> None:
+    leads = await Leader().start()
+    leads.log.digest_ranges(RANGE)
+    damaged = new_damaged_batch(
+        b"?", first_offset=10, next_offset=12, leader_epoch=5, append_time_ms=1
+    )
+    leads.log.append([damaged])
+    leads.agreed = 12
+    leads.log.digest_ranges(RANGE)
+    await leads.reported(report_of([*leads.held, damaged]))
+    assert (leads.check.compared, leads.check.not_compared) == (0, 1)
+
+
+async def test_another_record_count_on_the_disk_is_damage_and_no_divergence() -> None:
+    """No checksum that is read with a header covers it, and behind the last batch of a segment lies
+    no other one."""
+    leads = await Leader().start()
+    leads.log.digest_ranges(RANGE)
+    [data] = [f.data for p, f in leads.replicas.memory.names.items() if p.suffix == ".log"]
+    data[-len(leads.held[-1].records) - FRAME_HEADER_BYTES + RECORD_COUNT_AT + 3] ^= 2
+    await leads.reported(report_of(leads.held))
+    assert (leads.check.compared, leads.check.not_compared) == (0, 1)
+    assert leads.divergences.count == 0
+
+
+async def test_a_range_that_waits_is_compared_once_for_each_follower() -> None:
+    leads = await Leader().start()
+    leads.log.digest_ranges(RANGE)
+    for _ in range(1_000):
+        for follower in (FOLLOWER, FOLLOWER + 1):
+            leads.check.compare(follower, [report_of(leads.held)], lambda _: 10)
+    async with at_work(leads.digests.run()):
+        await settled()
+    assert (leads.check.compared, leads.check.not_compared) == (2, 0)
+
+
+async def test_what_waits_for_one_range_is_bounded() -> None:
+    leads = await Leader().start()
+    leads.log.digest_ranges(RANGE)
+    for follower in range(MAX_REQUESTERS + 10):
+        leads.check.compare(follower, [report_of(leads.held)], lambda _: 10)
+    assert leads.check.not_compared == 10
+    async with at_work(leads.digests.run()):
+        await settled()
+    assert leads.check.compared == MAX_REQUESTERS
 
 
 async def test_a_disk_that_holds_another_batch_than_was_appended_is_reported() -> None:
@@ -239,7 +296,7 @@ async def test_a_divergence_that_a_former_leader_found_ends_and_is_found_by_the_
     ended = leads.replicas.told(Kind.REPLICA_DIVERGED)[-1]
     assert ended.details["end"] == "another broker leads; it compares now"
     await leads.replicas.take(state(epoch=8), revision=13)
-    leads.check = DigestCheck(leads.digests, leads.divergences, leads.replicas.manager)
+    leads.check = leads.new_check()
     await leads.reported(report_of(others()))
     assert leads.divergences.count == 1
 
@@ -278,7 +335,7 @@ async def test_it_ends_when_the_replica_was_moved_out_and_copied_again() -> None
         await settled()
     leads.divergences = leads.new_divergences()
     leads.divergences.load()
-    leads.check = DigestCheck(leads.digests, leads.divergences, leads.replicas.manager)
+    leads.check = leads.new_check()
     leads.log.reset_to(0)
     copied = others(7)  # as its leader has them
     leads.log.append(copied)
@@ -376,6 +433,32 @@ async def test_a_follower_lists_the_batches_that_its_leader_asks_for(follows: Le
     assert listed.batches == [BatchSummary.of(batch.header) for batch in follows.held]
     assert listed.segments == ["00000000000000000000.log"]
     assert list(reports.next(2.0)) == []
+
+
+async def test_a_follower_sends_the_batches_that_its_leader_cannot_read(follows: Leader) -> None:
+    wanted = [DivergedRange(KEY, start, 10, wants_contents=True) for start in (4, 5)]
+    reports = DigestReports(follows.digests)
+    async with at_work(follows.digests.run()):
+        reports.answered(wanted, lambda _: True)
+        await settled()
+    (listed,) = reports.next(1.0)
+    assert listed.contents == follows.held[4:]
+    assert listed.digest == digest_of(follows.held[4:])
+    assert list(reports.next(2.0)) == []  # one at a time
+
+
+async def test_a_follower_that_cannot_read_them_either_says_so(follows: Leader) -> None:
+    unreadable = new_damaged_batch(
+        b"", first_offset=10, next_offset=12, leader_epoch=5, append_time_ms=1
+    )
+    follows.log.append([unreadable])
+    reports = DigestReports(follows.digests)
+    async with at_work(follows.digests.run()):
+        reports.answered([DivergedRange(KEY, 10, 12, wants_contents=True)], lambda _: True)
+        await settled()
+    (listed,) = reports.next(1.0)
+    assert (listed.digest[:2], listed.contents) == ((10, 12), ())
+    assert listed.batches == [BatchSummary.of(unreadable.header)]
 
 
 async def test_a_follower_reads_what_its_memory_lacks_and_reports_it_then(follows: Leader) -> None:

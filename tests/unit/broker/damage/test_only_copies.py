@@ -10,6 +10,7 @@ import pytest
 from tidelog.errors import ErrorCode, RecordsDamagedError
 from tidelog.model import NO_EPOCH
 from tidelog.state_changes.event import Cause, Kind, Stage
+from tidelog_broker.partition.exchange import FetchAnswer
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.storage.damaged_batches import (
     EVIDENCE_RETENTION_MS,
@@ -17,7 +18,7 @@ from tidelog_broker.storage.damaged_batches import (
     DamagedBatches,
 )
 from tidelog_runtime.metadata.schema import LeaderAndIsr
-from unit.broker.broker_parts import DATA, KEY, append
+from unit.broker.broker_parts import DATA, KEY, append, until
 from unit.broker.damage.test_replica_repair import SEGMENT, Broker, flip, three_records
 from unit.broker.fake_log import NAME, state
 from unit.broker.log.builders import FakeClock
@@ -124,33 +125,75 @@ def led_by_another(before: LeaderAndIsr) -> LeaderAndIsr:
 
 
 async def test_once_another_replica_leads_the_batch_is_copied_from_it() -> None:
-    broker, partition = await damaged_alone()
+    broker = Broker()
+    partition = await three_alone(broker)
+    sound = partition.log.read(0, max_bytes=1 << 20, up_to=3)
+    flip(broker, len(broker.disk.names[SEGMENT].data) // 2)
+    broker.read(partition)
+    await until(lambda: bool(broker.replicas.logs.damaged_batches.of(KEY)))
     await broker.has(led_by_another(ALONE))
-    await asyncio.sleep(1)
-    assert partition.log.log_end_offset == 1
-    assert 1 not in broker.stored().isr_ids
+    asked = partition.fetch_position()
+    assert (asked.fetch_offset, partition.log.log_end_offset) == (1, 3)
+    assert partition.follow(asked, FetchAnswer(3, 0, asked.leader_epoch, sound[1:]))
+    assert partition.fetch_position().fetch_offset == 3
+    assert partition.log.read(0, max_bytes=1 << 20, up_to=3) == sound
     assert broker.replicas.logs.damaged_batches.of(KEY) == []
+    (told,) = broker.replicas.told(Kind.REPLICA_REPAIRED)
+    assert (told.details["first_offset"], told.details["other_broker"]) == (1, 2)
     await broker.stop()
 
 
-async def test_where_others_have_the_records_the_log_is_cut_and_the_bytes_are_kept() -> None:
+async def test_where_others_have_the_records_nothing_sound_is_cut_and_the_bytes_are_kept() -> None:
     broker = Broker()
     partition = await three_records(broker)
+    sound = partition.log.read(0, max_bytes=1 << 20, up_to=3)
     flip(broker, len(broker.disk.names[SEGMENT].data) // 2)
     broker.read(partition)
     await asyncio.sleep(1)
-    assert partition.log.log_end_offset == 1
+    assert partition.log.log_end_offset == 3
+    assert partition.log.read(2, max_bytes=1 << 20, up_to=3) == sound[2:]
     (evidence,) = broker.disk.list_names(DATA / "evidence")
     assert evidence.endswith(".unreadable")
+    await broker.has(led_by_another(state()))
+    asked = partition.fetch_position()
+    partition.follow(asked, FetchAnswer(3, 0, asked.leader_epoch, sound[1:]))
     broker.replicas.logs.damaged_batches.sweep()
     (evidence,) = broker.disk.list_names(DATA / "evidence")
     assert evidence.endswith(".repaired")
     await broker.stop()
 
 
+async def test_a_leader_that_cannot_read_the_batch_either_is_asked_once_in_its_epoch() -> None:
+    broker, partition = await damaged_alone()
+    unreadable = partition.log.read(1, max_bytes=1, up_to=3)
+    await broker.has(led_by_another(ALONE))
+    asked = partition.fetch_position()
+    assert partition.follow(asked, FetchAnswer(3, 0, asked.leader_epoch, unreadable))
+    assert partition.fetch_position().fetch_offset == 3
+    await broker.has(replace(led_by_another(ALONE), isr=ALONE.isr))
+    assert partition.fetch_position().fetch_offset == 3
+    again = led_by_another(led_by_another(ALONE))
+    await broker.has(again)
+    assert partition.fetch_position().fetch_offset == 1
+    await broker.stop()
+
+
 def evidence(disk: MemoryDisk, *, state: str, found_ms: int, first: int, size: int = 10) -> None:
     name = f"{KEY.topic_id}.0@{first}-{first + 1}.{found_ms}.{state}"
     disk.write_atomically(DATA / "evidence" / name, bytes(size), sync=True)
+
+
+async def test_the_bytes_of_a_tail_that_is_cut_are_kept() -> None:
+    broker = Broker()
+    await three_alone(broker)
+    # In the header of the last batch: its offsets are not known.
+    flip(broker, 2 * len(broker.disk.names[SEGMENT].data) // 3 + 20)
+    again = await broker.restart()
+    (evidence,) = broker.disk.list_names(DATA / "evidence")
+    assert "@2-2." in evidence
+    assert evidence.endswith(".cut")
+    assert again.replicas.logs.damaged_batches.of(KEY) == []
+    await again.stop()
 
 
 def test_old_evidence_of_what_is_repaired_is_deleted() -> None:

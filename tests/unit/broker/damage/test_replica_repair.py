@@ -69,7 +69,7 @@ class Broker:
             OtherReplicas(self.replicas.cache, 1),
         )
         self.replicas.manager.on_failure = self.repair.failed
-        self.replicas.manager.on_following = self.repair.heal
+        self.replicas.manager.on_following = self.repair.copy_missing
         self.tasks = [
             asyncio.create_task(self.repair.seal_only_copies()),
             asyncio.create_task(self.repair.resign_failed()),
@@ -146,19 +146,20 @@ async def test_a_leader_that_finds_damage_leads_no_more_from_that_moment() -> No
     await broker.stop()
 
 
-async def test_nothing_is_cut_before_the_store_has_it_that_the_replica_is_not_whole() -> None:
+async def test_nothing_is_changed_before_the_store_has_it_that_the_replica_is_not_whole() -> None:
     broker = Broker()
     partition = await three_records(broker)
-    size = len(broker.disk.names[SEGMENT].data)
     flip(broker)
+    damaged = bytes(broker.disk.names[SEGMENT].data)
     broker.store.disconnect()
     broker.read(partition)
     await asyncio.sleep(3600)
-    assert (len(broker.disk.names[SEGMENT].data), MARK in broker.disk.names) == (size, True)
+    assert (bytes(broker.disk.names[SEGMENT].data), MARK in broker.disk.names) == (damaged, True)
     broker.store.reconnect()
     await asyncio.sleep(5)
     assert broker.stored().isr[0] == Member(1, NOT_WHOLE)
-    assert partition.log.log_end_offset == 2
+    assert bytes(broker.disk.names[SEGMENT].data) != damaged
+    assert partition.log.log_end_offset == 3
     await broker.stop()
 
 
@@ -170,7 +171,8 @@ async def test_what_is_repaired_is_sound_and_follows_whoever_leads_then() -> Non
     await asyncio.sleep(1)
     elected = state(leader=2, epoch=6, isr=(2, 3))
     (partition,) = await broker.replicas.take(elected, revision=broker.holds(elected))
-    assert (partition.leader_to_follow, partition.high_watermark) == (2, 2)
+    assert (partition.leader_to_follow, partition.high_watermark) == (2, 3)
+    assert partition.fetch_position().fetch_offset == 2
     assert broker.read(partition) is None
     assert MARK not in broker.disk.names
     await broker.stop()
@@ -200,7 +202,7 @@ async def test_an_election_from_before_the_resignation_comes_too_late() -> None:
     flip(broker)
     broker.read(partition)
     await asyncio.sleep(1)
-    assert (partition.in_service, partition.log.log_end_offset) == (True, 2)
+    assert (partition.in_service, partition.log.log_end_offset) == (True, 3)
     await broker.replicas.take(elected, revision=revision)
     assert partition.leading is None
     await broker.stop()

@@ -94,12 +94,14 @@ def request_with(*reported: ReportedDigest) -> ReplicaFetchRequest:
 
 
 def test_digests_arrive_as_they_were_sent() -> None:
-    wire = in_one_turn(request_to_wire(request_with(REPORTED, REPORTED._replace(batches=()))))
+    given = REPORTED._replace(batches=(), contents=(stamped(4096, 5),))
+    wire = in_one_turn(request_to_wire(request_with(REPORTED, given)))
     received = in_one_turn(
         request_from_wire(pb.ReplicaFetchRequest.FromString(wire.SerializeToString()))
     )
-    assert received.digests == (REPORTED, REPORTED._replace(batches=()))
-    asked = ReplicaFetchResponse(None, [], 9, diverged=(DivergedRange(KEY, 4096, 8200),))
+    assert received.digests == (REPORTED, given)
+    diverged = DivergedRange(KEY, 4096, 8200), DivergedRange(KEY, 4, 8, wants_contents=True)
+    asked = ReplicaFetchResponse(None, [], 9, diverged=diverged)
     answer = in_one_turn(response_to_wire(asked))
     again = pb.ReplicaFetchResponse.FromString(answer.SerializeToString())
     assert in_one_turn(response_from_wire(again)) == asked

@@ -26,7 +26,7 @@ def knowledge(clock: FakeClock, *, rejection: tuple[str, int] | None) -> Replica
         "repair": SimpleNamespace(damage_of=lambda _: None),
         "fetchers": SimpleNamespace(rejection_of=lambda _: rejection),
         "replica_fetch": SimpleNamespace(sessions=None),
-        "consumer_fetch": SimpleNamespace(waiting=None),
+        "consumer_fetch": SimpleNamespace(waiting=None, outrun=None),
     }
     return ReplicaKnowledge(**cast(Any, {**parts, "clock": clock}))
 

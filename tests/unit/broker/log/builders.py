@@ -89,6 +89,7 @@ def open_log(
     left: CleanLog | None = None,
     evidence: Evidence = discard_evidence,
     unsynced: Unsynced = Unsynced.REWRITTEN,
+    least_end: int = 0,
 ) -> Log:
     """`left`: what `ended` returned, up to the end of which all is known to be synced unless a
     recovery point is given; without either nothing is."""
@@ -103,6 +104,7 @@ def open_log(
         left=left,
         unsynced=unsynced,
         evidence=evidence,
+        least_end=least_end,
     )
 
 

@@ -79,6 +79,30 @@ class MemoryDisk(SimDisk):
         """Any directory is as good as made."""
         return self._directories.setdefault(directory, {})
 
+    def write_atomically(self, path: PurePath, data: bytes, *, sync: bool) -> None:
+        replaced, space = self.names_in(path.parent).get(path.name), self.space
+        try:
+            super().write_atomically(path, data, sync=sync)
+        except OSError:
+            self.space = space
+            raise
+        self._give_back(replaced)
+
+    def remove(self, path: PurePath) -> None:
+        self._give_back(self.names_in(path.parent).get(path.name))
+        super().remove(path)
+
+    def remove_tree(self, directory: PurePath) -> None:
+        for path, inode in self.names.items():
+            if path.is_relative_to(directory):
+                self._give_back(inode)
+        super().remove_tree(directory)
+
+    def _give_back(self, gone: Inode | None) -> None:
+        """Here what is removed leaves its room to others."""
+        if gone is not None and self.space is not None:
+            self.space += len(gone.data)
+
     def open(self, path: PurePath, *, create: bool = False) -> MemoryFile:
         return MemoryFile(self, path, self.opened(path, create=create))
 

@@ -17,11 +17,11 @@ OFFSETS = {("topic-a", 0): 5, ("topic-a", 11): 0, ("topic-b", 0): 1 << 50}
 def test_it_gives_back_what_was_written() -> None:
     disk = MemoryDisk()
     OffsetCheckpoint(disk, PATH).write(OFFSETS)
-    assert OffsetCheckpoint(disk, PATH).read() == (OFFSETS, None)
+    assert OffsetCheckpoint(disk, PATH).read() == (OFFSETS, None, disk.file_id(PATH))
 
 
 def test_a_missing_file_is_empty_and_no_damage() -> None:
-    assert OffsetCheckpoint(MemoryDisk(), PATH).read() == ({}, None)
+    assert OffsetCheckpoint(MemoryDisk(), PATH).read() == ({}, None, None)
 
 
 def test_a_damaged_file_is_empty_and_says_why() -> None:

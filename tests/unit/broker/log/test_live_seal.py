@@ -39,7 +39,7 @@ def seal(log: Log, *, meanwhile: int = 0) -> list[tuple[int, int]]:
     """The offsets that became unreadable. `meanwhile`: so many batches are appended."""
     with pytest.raises(LogCorruptError) as found:
         read_all(log)
-    check = log.begin_seal(found.value.path, discard_evidence)
+    check = log.begin_seal(found.value.path, discard_evidence, copies=False)
     assert check is not None
     check.run()
     log.append(batches_from(log.log_end_offset, meanwhile))
@@ -106,9 +106,17 @@ def test_a_search_by_time_finds_what_is_left(disk: MemoryDisk) -> None:
 def test_a_segment_that_cannot_be_sealed_says_so(disk: MemoryDisk) -> None:
     log = log_of(disk, batches_from(0, 3), CONFIG)
     flip(disk, 2 * FRAME - 1)
-    check = log.begin_seal(FIRST_SEGMENT, discard_evidence)
+    check = log.begin_seal(FIRST_SEGMENT, discard_evidence, copies=False)
     assert check is not None
     disk.fail_sync = True
     check.run()
     with pytest.raises(Exception, match="cannot check the segment"):
         log.finish_seal(check)
+
+
+def test_a_batch_without_a_header_keeps_the_epoch_that_the_log_has_there(disk: MemoryDisk) -> None:
+    log = log_of(disk, [batch_at(i, epoch=epoch) for i, epoch in enumerate((1, 1, 2))], CONFIG)
+    flip(disk, FRAME + 10)
+    assert seal(log) == [(1, 2)]
+    assert log.header_at(1).leader_epoch == 1
+    assert open_log(disk, config=CONFIG).leader_epochs == log.leader_epochs

@@ -326,3 +326,17 @@ def test_one_other_batch_is_the_first_difference(position: int) -> None:
     assert first_difference(own, own[:position]) == own[position].base_offset
     assert first_difference(own, own) == -1
     assert all(one.base_offset < two.base_offset for one, two in pairwise(own))
+
+
+def test_a_range_that_an_unreadable_batch_reaches_into_is_not_compared() -> None:
+    sums = RangeSums(4, 0, is_covered=True)
+    unreadable = new_damaged_batch(
+        b"", first_offset=2, next_offset=6, leader_epoch=1, append_time_ms=1
+    )
+    sound = [batch_at(0), batch_at(1), *(batch_at(n) for n in range(6, 13))]
+    headers = [batch.header for batch in (*sound[:2], unreadable, *sound[2:])]
+    assert [(one.start, one.damaged) for one in sums.add(headers)] == [
+        (0, True),
+        (4, True),
+        (8, False),
+    ]

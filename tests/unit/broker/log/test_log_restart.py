@@ -12,9 +12,9 @@ from tidelog.log_format import FRAME_HEADER_BYTES
 from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.disk import OsDisk
 from tidelog_broker.log.epoch_file import EPOCHS_NAME
-from tidelog_broker.log.errors import LogFailedError
+from tidelog_broker.log.errors import LogFailedError, UndecidedDamageError
 from tidelog_broker.log.log import Log
-from tidelog_broker.log.recovery import FORMER_MARKER_NAME, LOG_START_NAME
+from tidelog_broker.log.log_start import FORMER_MARKER_NAME, LOG_START_NAME
 from tidelog_broker.log.segment_files import SegmentFiles
 from tidelog_broker.log.unsynced import Unsynced
 from unit.broker.log.builders import (
@@ -258,6 +258,34 @@ def test_a_missing_first_segment_empties_the_log(disk: MemoryDisk) -> None:
     assert (log.log_start_offset, log.log_end_offset) == (0, 0)
     assert log.recovery.lost_data
     assert "its first segment at 2" in str(log.recovery.reason)
+
+
+@pytest.mark.parametrize("unsynced", [Unsynced.LOST_SEALED, Unsynced.KEPT_SEALED])
+def test_without_its_first_segment_an_only_copy_keeps_what_is_behind(
+    disk: MemoryDisk, unsynced: Unsynced
+) -> None:
+    log_of(disk, BATCHES, SMALL_SEGMENTS)
+    disk.remove(FIRST_SEGMENT)
+    for _ in range(2):
+        log = reopen(disk, unsynced=unsynced)
+        assert (log.log_start_offset, log.log_end_offset) == (0, 10)
+        assert unreadable(log) == [(0, 2)]
+        assert read_all(log)[1:] == BATCHES[2:]
+        log.close()
+
+
+@pytest.mark.parametrize("unsynced", [Unsynced.LOST, Unsynced.KEPT])
+def test_a_missing_first_segment_changes_nothing_until_it_is_known_who_else_has_it(
+    disk: MemoryDisk, unsynced: Unsynced
+) -> None:
+    log_of(disk, BATCHES, SMALL_SEGMENTS)
+    disk.remove(FIRST_SEGMENT)
+    before = {path: bytes(inode.data) for path, inode in disk.names.items()}
+    with pytest.raises(UndecidedDamageError):
+        reopen(disk, unsynced=unsynced)
+    assert {path: bytes(inode.data) for path, inode in disk.names.items()} == before
+    log = reopen(disk, unsynced=unsynced.decided(is_only_copy=False))
+    assert (log.log_start_offset, log.log_end_offset) == (0, 0)
 
 
 def test_a_damaged_log_start_is_told_by_the_first_segment(disk: MemoryDisk) -> None:

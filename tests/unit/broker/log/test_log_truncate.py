@@ -7,7 +7,7 @@ import pytest
 from tidelog.model import NO_EPOCH
 from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.errors import LogFailedError, OffsetOutOfRangeError
-from tidelog_broker.log.recovery import LOG_START_NAME
+from tidelog_broker.log.log_start import LOG_START_NAME
 from unit.broker.log.builders import (
     DIRECTORY,
     START_MS,

@@ -16,8 +16,8 @@ from tidelog_broker.log import producer_history
 from tidelog_broker.log.clean_shutdown import CleanLog
 from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.errors import LogCorruptError, LogStorageError
+from tidelog_broker.log.log_start import LOG_START_NAME
 from tidelog_broker.log.producer_history import COPY_SUFFIX, SNAPSHOT_SUFFIX, snapshot_name
-from tidelog_broker.log.recovery import LOG_START_NAME
 from tidelog_broker.log.unsynced import Unsynced
 from tidelog_broker.partition import producer_state
 from tidelog_broker.partition.producer_state import NOBODY, CrowdedOut

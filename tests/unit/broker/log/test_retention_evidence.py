@@ -73,6 +73,15 @@ def test_data_that_a_fast_clock_appended_is_as_old_as_what_follows() -> None:
     assert kept_from(alone, START_MS + DAY_MS) == 0
 
 
+def test_damaged_batches_of_which_nothing_tells_the_age_are_as_old_as_what_follows() -> None:
+    damaged = (0, 0)
+    log = log_of(*[damaged] * 4, at(30))
+    assert kept_from(log, START_MS + 1_030) == 0
+    assert kept_from(log, START_MS + 1_031) == 5
+    alone = log_of(damaged, damaged, damaged)
+    assert kept_from(alone, START_MS + DAY_MS) == 0
+
+
 def test_a_clock_in_doubt_deletes_nothing_for_its_age_and_still_bounds_the_size() -> None:
     log = log_of(*[at(0)] * 6, retention_bytes=3 * FRAME)
     assert kept_from(log, None) == 2

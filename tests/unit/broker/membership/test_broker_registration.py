@@ -43,6 +43,7 @@ class Broker:
         store: FlakyStore | None = None,
         directory: DataDirectory | None = None,
         replaces: str = "",
+        host: str = "north",
     ) -> None:
         self.store = store or FlakyStore(virtual_clock())
         self.directory = directory or data_directory(1)
@@ -55,7 +56,7 @@ class Broker:
             1,
             registration(1, node_uuid=self.directory.identity.directory_id),
             self.directory,
-            DirectoryBinding(self.store, KEYS, 1, self.directory, "north", replaces),
+            DirectoryBinding(self.store, KEYS, 1, self.directory, host, replaces),
             TTL_SECONDS,
             random.Random(1),
             self._registered,

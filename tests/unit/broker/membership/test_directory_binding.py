@@ -14,10 +14,7 @@ from tidelog_broker.membership.registration import TAKEN_LOG_INTERVAL_S
 from tidelog_broker.storage.data_directory import DataDirectory
 from tidelog_runtime.metadata.broker_directories import (
     BrokerDirectory,
-    RejectedStart,
-    RejectionCause,
     decode_broker_directory,
-    encode_rejected_start,
 )
 from tidelog_runtime.metadata.schema import encode
 from tidelog_runtime.metadata.store import Transaction
@@ -194,7 +191,7 @@ async def test_another_directory_is_rejected_while_the_id_is_registered(machine:
     owner = machine.start()
     async with at_work(owner.registration.run()):
         await owner.registered()
-        other = Machine(machine.store, "b").start()
+        other = Broker(machine.store, Machine(machine.store, "b").open(), host="south")
         why = await refused(other)
         assert owner.stored.node_uuid == owner.directory.identity.directory_id
     for named in (owner, other):
@@ -475,13 +472,6 @@ async def test_a_registration_of_another_directory_by_an_older_release_counts_ag
         machine.store.delete(KEY)
         epoch = await broker.registered()
         assert (broker.stored.whole_since or epoch) == epoch
-
-
-async def test_registering_takes_back_the_reason_of_a_rejected_start(machine: Machine) -> None:
-    rejected = RejectedStart(RejectionCause.DISK, "no room", 1)
-    machine.store.put(KEYS.rejected_start(1), encode_rejected_start(rejected))
-    await crash_after_registering(machine.start())
-    assert machine.store.data.get(KEYS.rejected_start(1)) is None
 
 
 async def test_a_change_of_the_record_in_between_is_read_again(machine: Machine) -> None:

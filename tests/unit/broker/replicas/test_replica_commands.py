@@ -1,11 +1,14 @@
 """The controller's commands, as a broker carries them out."""
 
 import asyncio
+import errno
+import os
 from dataclasses import replace
 from pathlib import PurePath
 
 from tidelog.errors import ErrorCode
 from tidelog.model import NO_LEADER
+from tidelog.state_changes.event import Cause
 from tidelog_broker.log.disk import OsDisk
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.replica_manager import COST_PER_TURN
@@ -13,6 +16,7 @@ from tidelog_runtime.replica_control import (
     CommandResult,
     DescribeReplicasCommand,
     DescribeReplicasResult,
+    StopReplicaCommand,
 )
 from tidelog_runtime.topic_config import TopicConfig
 from unit.broker.broker_parts import (
@@ -27,6 +31,7 @@ from unit.broker.broker_parts import (
 )
 from unit.broker.fake_log import NAME, TOPIC_ID, epoch_of, state
 from unit.broker.stored_logs import checkpoint
+from unit.loop_turns import Turns
 
 OTHER_ID = "other-id-other-id-othe"
 
@@ -143,6 +148,30 @@ async def test_a_failed_transition_is_not_recorded_so_that_its_repeat_counts() -
     assert replicas.manager.partition(NAME).leading
 
 
+async def test_a_replica_that_cannot_be_created_is_known_until_it_is_or_is_not_wanted() -> None:
+    replicas = Replicas()
+    disk = replicas.manager.disk
+    replicas.memory.space = 0
+    await replicas.manager.leader_and_isr(command(state()))
+    [(key, unopened)] = disk.unopened().items()
+    assert (key, unopened.name, unopened.cause) == (KEY, NAME, Cause.DISK_FULL)
+    assert os.strerror(errno.ENOSPC) in unopened.message
+    replicas.memory.space = None
+    await replicas.manager.leader_and_isr(command(state()))
+    assert disk.unopened() == {}
+    for gone in (stop_command(30), command(state(), 30, numbers=(), full_state=True)):
+        replicas = Replicas()
+        replicas.manager.has_full_state.set()
+        replicas.memory.space = 0
+        await replicas.manager.leader_and_isr(command(state()))
+        assert replicas.manager.disk.unopened()
+        if isinstance(gone, StopReplicaCommand):
+            await replicas.manager.stop_replica(gone)
+        else:
+            await replicas.manager.leader_and_isr(gone)
+        assert replicas.manager.disk.unopened() == {}
+
+
 async def test_one_partition_that_fails_does_not_hold_up_the_others() -> None:
     replicas = Replicas()
     good = command(state(), numbers=[1])
@@ -167,6 +196,13 @@ async def test_what_was_taken_of_a_command_that_was_cancelled_half_way_is_follow
     assert replicas.followers.updated == taken
     await replicas.manager.leader_and_isr(wanted)
     assert len(replicas.followers.updated) == many
+
+
+async def test_each_replica_that_is_created_has_a_turn_of_the_loop_to_itself() -> None:
+    replicas = Replicas()
+    async with Turns() as turns:
+        await replicas.manager.leader_and_isr(command(state(), numbers=range(COST_PER_TURN)))
+        assert turns.taken() >= COST_PER_TURN
 
 
 async def test_commands_are_taken_one_at_a_time() -> None:

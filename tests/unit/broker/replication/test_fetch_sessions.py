@@ -2,7 +2,8 @@
 
 import pytest
 
-from tidelog_broker.partition.exchange import FetchPosition
+from tidelog.model import NO_OFFSET
+from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
 from tidelog_broker.partition.listener import ReplicaWatch
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.replica_key import ReplicaKey
@@ -13,7 +14,11 @@ from tidelog_broker.replication.fetch_sessions import (
     FetchSession,
     FetchSessions,
 )
-from tidelog_broker.replication.transport import ReplicaFetchEntry, ReplicaFetchRequest
+from tidelog_broker.replication.transport import (
+    ReplicaFetchEntry,
+    ReplicaFetchRequest,
+    ReplicaFetchResult,
+)
 from unit.broker.fake_log import NAME, TOPIC_ID, FakeLog, leader
 
 KEY = ReplicaKey(TOPIC_ID, NAME.partition)
@@ -203,3 +208,30 @@ def test_of_very_many_that_may_join_each_is_counted_anew_now_and_then() -> None:
     assert counted == [MANY_RECOUNTED + 1, 0, 0, MANY_RECOUNTED + 1]
     session.recount.popitem()
     assert len(session.to_recount(set(), RECOUNT_INTERVAL_MS + 2)) == MANY_RECOUNTED
+
+
+def test_a_log_start_that_moves_while_the_answer_is_made_goes_with_the_next() -> None:
+    session = Leader().open()
+    partition = leader(FakeLog([5]))
+    told(session, partition)
+    for moved, high_watermark in ((True, NO_OFFSET), (False, 1)):
+        session.begin_answer()
+        if moved:
+            session.log_start_moved(partition)
+        answer = FetchAnswer(1, 0, 5, [], None)
+        session.answered(ReplicaFetchResult(KEY, answer, None, 0))
+        assert session.partitions[KEY].high_watermark == high_watermark
+
+
+def test_a_session_of_very_many_partitions_lets_go_of_them_in_slices() -> None:
+    leader_ = Leader()
+    session = leader_.open(1)
+    for number in range(2 * fetch_sessions.DROPPED_AT_ONCE + 1):
+        key = ReplicaKey(TOPIC_ID, number)
+        entry = ReplicaFetchEntry(key, FetchPosition(1, 5, 0, -1, 0, 0), 100)
+        session.record(entry, leader(FakeLog()))
+    leader_.open(2)
+    assert session.ended
+    assert len(session.partitions) == fetch_sessions.DROPPED_AT_ONCE + 1
+    assert len(list(leader_.sessions.drop_ended())) == 2
+    assert leader_.watched.partitions == []

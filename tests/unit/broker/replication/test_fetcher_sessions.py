@@ -2,9 +2,12 @@
 
 import asyncio
 
+import pytest
+
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Batch
 from tidelog_broker.partition.partition import Partition
+from tidelog_broker.replication import replica_fetcher
 from tidelog_broker.replication.transport import NO_SESSION, ReplicaFetchResult
 from unit.broker.broker_parts import address_of, settled
 from unit.broker.fake_log import epoch_of, state
@@ -244,3 +247,34 @@ async def test_what_has_reached_the_disk_is_told_though_no_answer_has_moved_it()
 def synced(follower: Follower, partition: Partition) -> None:
     log_of(partition).synced_to = 1
     follower.fetcher.look_again(partition)
+
+
+async def test_very_many_partitions_are_named_by_several_requests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(replica_fetcher, "MAX_NAMED", 2)
+    follower = Follower()
+    for number in range(5):
+        follower.follow(number)
+    async with following(follower):
+        for position, (numbers, max_wait_ms) in enumerate([([0, 1], 0), ([2, 3], 0), ([4], 500)]):
+            asked = await follower.next(position)
+            assert (asked.numbers, asked.request.max_wait_ms) == (numbers, max_wait_ms)
+            asked.answer(session_id=SESSION)
+
+
+async def test_those_that_are_held_back_do_not_keep_the_others_from_being_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(replica_fetcher, "MAX_NAMED", 2)
+    follower = Follower()
+    for number in range(4):
+        follower.follow(number)
+    async with following(follower):
+        first = await follower.next(0)
+        rejected = [first.failed(ErrorCode.UNKNOWN_TOPIC_ID, number=number) for number in (0, 1)]
+        first.answer(*rejected, session_id=SESSION)
+        assert (await follower.next(1)).numbers == [2, 3]
+        # Everything is named again, and the first two may not be yet.
+        follower.asked[1].break_off()
+        assert (await follower.next(2)).numbers == [2, 3]

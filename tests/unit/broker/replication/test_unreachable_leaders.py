@@ -247,3 +247,17 @@ async def test_a_refusal_is_said_once_and_the_next_controller_told() -> None:
         follower.refusal = None
         await intervals(1)
     assert [address for address, _ in follower.told] == ["10.0.1.1:7400", "10.0.1.2:7400"]
+
+
+async def test_leaders_are_described_as_silent_until_they_answer() -> None:
+    follower = Follower()
+    follower.silence(1)
+    async with reporting(follower):
+        await intervals(4)
+        assert follower.reports.silent_ms() == {}
+        await intervals(4)
+        silent_ms = follower.reports.silent_ms()
+        follower.silent.clear()
+        assert follower.reports.silent_ms() == {}
+    assert list(silent_ms) == [1]
+    assert silent_ms[1] >= AFTER_MS

@@ -4,12 +4,15 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tidelog.batch import new_batch
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.model import Batch, Codec
-from tidelog.record_batch import without_deltas
-from tidelog_broker.requests.batch_checks import BatchChecks, is_costly
+from tidelog.model import Batch, Codec, TopicPartition
+from tidelog.record_batch import encode, without_deltas
+from tidelog_broker.requests import batch_checks
+from tidelog_broker.requests.batch_checks import CHECKS_AT_ONCE, BatchChecks, is_costly
 from unit.broker.broker_parts import on, settled
 
 
@@ -105,3 +108,62 @@ async def test_a_request_that_is_given_up_holds_up_no_other() -> None:
 )
 def test_cost_is_estimated_from_counts_and_sizes(batches: list[Batch], costly: bool) -> None:
     assert is_costly([batches]) is costly
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_what_is_cheap_alone_and_costly_many_times_is_checked_in_a_thread(codec: Codec) -> None:
+    headers = {record: [("", b"")] * 1_000 for record in range(50)}
+    of_headers = encode([b"v"] * 50, timestamps_ms=1, headers=headers, codec=codec)
+    of_zeros = encode([bytes(200 << 10)], timestamps_ms=1, codec=codec)
+    for sent in (of_headers, of_zeros):
+        assert not is_costly([[sent]])
+        assert is_costly([[sent], [sent, sent], [sent]])
+
+
+def test_text_of_many_bytes_that_equal_the_tag_of_a_header_is_cheap() -> None:
+    """As every digit 2 does."""
+    batch = encode([b"222%d" % n for n in range(2_000)], timestamps_ms=1)
+    assert not is_costly([[batch] * 8])
+
+
+async def test_a_request_that_holds_very_much_is_checked_in_several_turns() -> None:
+    requests = Requests()
+    large = encode([bytes(40 << 20)], timestamps_ms=1, codec=Codec.ZSTD)
+    requests.sends("bomb", 0, *[large] * 3, BAD)
+    for number in range(1, CHECKS_AT_ONCE):
+        requests.sends(f"bomb {number}", number, large, large)
+    await settled()
+    requests.sends("other", 9, COSTLY)
+    await settled()
+    threads = requests.thread.work
+    assert len(threads) == CHECKS_AT_ONCE
+    threads[0].set()
+    await settled()
+    threads[CHECKS_AT_ONCE].set()
+    await settled()
+    assert requests.appended == ["other"]
+    while unreleased := [thread for thread in threads if not thread.is_set()]:
+        for thread in unreleased:
+            thread.set()
+        await settled()
+    assert requests.appended[-1] == "bomb!"
+
+
+@given(sizes=st.lists(st.lists(st.integers(1, 120), min_size=1, max_size=6), max_size=5))
+def test_turns_hold_each_batch_once_in_order(sizes: list[list[int]]) -> None:
+    megabyte = 1 << 20
+    batches = {
+        on(number): [batch(bytes(size), size) for size in of_partition]
+        for number, of_partition in enumerate(sizes)
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batch_checks, "decoded_size", lambda one: one.header.record_count * megabyte)
+        turns = list(batch_checks.turns_of(batches))
+    found: dict[TopicPartition, list[Batch]] = {}
+    for turn in turns:
+        pieces = [piece for _, of_piece in turn for piece in of_piece]
+        size = sum(piece.header.record_count for piece in pieces)
+        assert len(pieces) == 1 or size * megabyte <= batch_checks.BYTES_PER_CHECK
+        for name, of_piece in turn:
+            found.setdefault(name, []).extend(of_piece)
+    assert found == batches

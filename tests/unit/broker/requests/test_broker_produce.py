@@ -1,13 +1,16 @@
 import asyncio
+import random
 from collections.abc import Sequence
 
 import pytest
+import zstandard
 
 from tidelog import record_batch
-from tidelog.batch import is_intact
+from tidelog.batch import is_intact, new_batch
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Acks, Batch, Codec, TopicPartition
 from tidelog.record_batch import without_deltas
+from tidelog_broker.partition.partition import Partition
 from tidelog_broker.requests.batch_checks import BatchChecks
 from tidelog_broker.requests.commit_wait import MAX_TIMEOUT_MS
 from tidelog_broker.requests.produce import (
@@ -17,6 +20,7 @@ from tidelog_broker.requests.produce import (
     ProduceEntry,
     ProduceOutcome,
 )
+from tidelog_runtime.clock import Clock
 from unit.broker.broker_parts import (
     KEY,
     Replicas,
@@ -48,6 +52,7 @@ class Front:
     def __init__(self, disk: MemoryDisk | None = None) -> None:
         self.replicas = Replicas(disk)
         self.check = accept
+        self.latest: Clock | None = None
         self.entries: Sequence[ProduceEntry] = [ProduceEntry(NAME, "", [sent()])]
 
     async def send(
@@ -58,7 +63,7 @@ class Front:
     ) -> list[ProduceOutcome]:
         replicas = self.replicas
         checks = BatchChecks(self.check, without_deltas, in_place)
-        produce = Produce(replicas.manager, replicas.purgatory, replicas.clock, checks)
+        produce = Produce(replicas.manager, replicas.purgatory, replicas.clock, checks, self.latest)
         return await produce(entries or self.entries, acks, timeout_ms)
 
     def sending(self, *entries: ProduceEntry) -> asyncio.Task[list[ProduceOutcome]]:
@@ -336,6 +341,90 @@ async def test_a_timestamp_far_ahead_of_the_leaders_clock_is_rejected(
     if is_rejected:
         assert code_of(outcome) is ErrorCode.INVALID_TIMESTAMP
         assert "timestamp_max_ahead_ms" in message_of(outcome)
+
+
+class LaterClock:
+    """As other brokers have it: an hour and a minute later."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def monotonic_ms(self) -> int:
+        return self._clock.monotonic_ms()
+
+    def wall_ms(self) -> int:
+        return self._clock.wall_ms() + HOUR_MS + 60_000
+
+
+@pytest.mark.parametrize("timestamp_type", ["create", "append"])
+async def test_a_leader_that_is_behind_accepts_and_dates_by_the_latest_time(
+    timestamp_type: str,
+) -> None:
+    front = Front()
+    front.latest = LaterClock(front.replicas.clock)
+    front.check = check_for_real
+    (partition,) = await front.replicas.take(config={"timestamp_type": timestamp_type})
+    now_ms, right_ms = front.replicas.clock.wall_ms(), front.latest.wall_ms()
+    batch = record_batch.encode([b"a"], timestamps_ms=right_ms)
+    (outcome,) = await front.send(ProduceEntry(NAME, "", [batch]), acks=Acks.LEADER)
+    assert outcome.error is None
+    (stored,) = partition.log.read(0, max_bytes=1 << 20, up_to=1)
+    assert stored.header.append_time_ms == right_ms
+    expected_ms = right_ms if timestamp_type == "create" else now_ms
+    assert stored.header.max_timestamp_ms == expected_ms
+
+
+async def test_a_batch_that_outgrows_the_limit_as_it_is_compressed_again_is_rejected() -> None:
+    """Its producer compresses it with a larger window than the broker does."""
+    block = random.Random(1).randbytes(4 << 20)
+    front = Front()
+    front.check = record_batch.check
+    config = {"timestamp_type": "append", "max_batch_bytes": str(6 << 20)}
+    (partition,) = await front.replicas.take(config=config)
+    window = zstandard.ZstdCompressionParameters.from_level(1, window_log=24, enable_ldm=True)
+    compressor = zstandard.ZstdCompressor(compression_params=window)
+    for times, is_rejected in (([1, 2], True), ([1, 1], False)):
+        plain = record_batch.encode([block, block], timestamps_ms=times)
+        batch = new_batch(
+            compressor.compress(plain.records),
+            codec=Codec.ZSTD,
+            record_count=2,
+            base_timestamp_ms=times[0],
+            max_timestamp_ms=times[1],
+        )
+        (outcome,) = await front.send(ProduceEntry(NAME, "", [batch]), acks=Acks.LEADER)
+        if is_rejected:
+            assert code_of(outcome) is ErrorCode.BATCH_TOO_LARGE
+            assert "compressed again" in message_of(outcome)
+        else:
+            assert outcome.error is None
+    assert partition.log.log_end_offset == 2
+
+
+async def test_a_partition_that_moves_while_it_is_checked_does_not_spoil_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    front = Front()
+    config = {"timestamp_type": "append"}
+    moved, other = await front.replicas.take(numbers=(0, 1), config=config)
+    manager = front.replicas.manager
+    find = manager.partition
+
+    def partition(name: TopicPartition, topic_id: str) -> Partition:
+        if name == moved.name:
+            raise TidelogError(ErrorCode.NOT_LEADER, "moved")
+        return find(name, topic_id)
+
+    def check(batch: Batch) -> None:
+        record_batch.check(batch)
+        monkeypatch.setattr(manager, "partition", partition)
+
+    front.check = check
+    batch = record_batch.encode([b"v"], timestamps_ms=1)
+    entries = [ProduceEntry(name, "", [batch]) for name in (moved.name, other.name)]
+    outcomes = await front.send(*entries, acks=Acks.LEADER)
+    assert code_of(outcomes[0]) is ErrorCode.NOT_LEADER
+    assert outcomes[1].error is None
 
 
 @pytest.mark.parametrize("codec", Codec)

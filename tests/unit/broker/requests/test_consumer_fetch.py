@@ -1,6 +1,9 @@
 import asyncio
 from collections.abc import Sequence
 
+import pytest
+
+from tidelog.batch import new_damaged_batch
 from tidelog.errors import ErrorCode
 from tidelog.model import NO_OFFSET, TopicPartition
 from tidelog_broker.requests import fetch_wait
@@ -184,6 +187,23 @@ async def test_an_offset_beyond_the_log_is_out_of_range_and_the_range_is_said() 
     assert "offsets 0 to 1, not 7" in outcome.error.message
 
 
+async def test_fetches_below_the_start_of_the_log_alone_count_as_outrun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    replicas = Replicas()
+    partition = await replicas.lead()
+    commit(partition)
+    commit(partition)
+    monkeypatch.setattr(type(partition.log), "log_start_offset", property(lambda _: 1))
+    fetch = ConsumerFetch(replicas.manager, replicas.purgatory, replicas.clock, replicas.cold_reads)
+    for offset in (0, 7):
+        (outcome,) = await fetch((entry(offset),), FetchWait(500, 1, 1 << 20))
+        assert code_of(outcome) is ErrorCode.OFFSET_OUT_OF_RANGE
+    [outrun] = fetch.outrun.recent(replicas.clock.monotonic_ms())
+    assert (outrun.topic, outrun.count) == (NAME.topic, 1)
+    assert "not 0" in outrun.message
+
+
 async def test_out_of_range_does_not_tell_an_end_that_a_new_leader_does_not_know() -> None:
     replicas = Replicas()
     append(await replicas.lead())
@@ -257,6 +277,31 @@ async def test_a_damaged_segment_costs_its_partition_the_leader_and_no_other() -
     assert code_of(refused) is ErrorCode.LEADER_NOT_AVAILABLE
     assert (damaged.leading, [key for key, _ in replicas.failures]) == (None, [KEY])
     assert offsets(fine) == [0]
+
+
+@pytest.mark.parametrize("is_coming", [True, False])
+async def test_readers_wait_for_a_batch_that_a_follower_may_have(*, is_coming: bool) -> None:
+    replicas = Replicas()
+    partition = await replicas.lead()
+    log = replicas.logs.log_of(KEY)
+    assert log is not None
+    log.append(
+        [new_damaged_batch(b"", first_offset=0, next_offset=2, leader_epoch=5, append_time_ms=1)]
+    )
+    for follower in (2, 3):
+        fetch_by(partition, follower)
+    fetch = ConsumerFetch(
+        replicas.manager,
+        replicas.purgatory,
+        replicas.clock,
+        replicas.cold_reads,
+        lambda _, found: is_coming and found == (0, 2),
+    )
+    (outcome,) = await fetch([entry()], FetchWait(500, 1, 1 << 20))
+    if is_coming:
+        assert (offsets(outcome), outcome.error) == ([], None)
+    else:
+        assert code_of(outcome) is ErrorCode.RECORDS_DAMAGED
 
 
 async def test_partitions_that_are_read_give_more_turns_than_those_without_news() -> None:

@@ -199,6 +199,7 @@ async def test_an_older_epoch_is_refused(store: FlakyStore) -> None:
     with pytest.raises(TidelogError) as raised:
         await ids(NAME, 6)
     assert raised.value.code is ErrorCode.FENCED_PRODUCER_EPOCH
+    assert f"producer {NAME!r} (id " in raised.value.message
 
 
 async def test_without_one_the_next_is_given(store: FlakyStore) -> None:

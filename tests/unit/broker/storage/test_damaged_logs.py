@@ -6,6 +6,7 @@ from typing import NoReturn
 
 import pytest
 
+from tidelog.batch import is_damaged
 from tidelog_broker.log import producer_history
 from tidelog_broker.log.disk import OsDisk
 from tidelog_broker.log.errors import LogCorruptError, LogStorageError, OutOfServiceError
@@ -13,7 +14,7 @@ from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.log_directory import LogDirectory
 from unit.broker.broker_parts import KEY
 from unit.broker.fake_log import NAME, TOPIC_ID
-from unit.broker.log.builders import FakeClock, batch_at, encode_frame
+from unit.broker.log.builders import FakeClock, batch_at, encode_frame, read_all
 from unit.broker.stored_logs import CONFIG, OTHER, OTHER_NAME, Stored, checkpoint, end_of
 
 
@@ -71,8 +72,31 @@ def test_a_log_that_ends_below_what_was_committed_is_damaged(tmp_path: Path) -> 
     committed(former, 3)
     segment = next(replica_path(tmp_path).glob("*.log"))
     segment.write_bytes(segment.read_bytes()[:-1])
-    (damaged,) = Stored(tmp_path).damage
-    assert "ends at offset 2, and was committed to 3" in damaged.reason
+    stored = Stored(tmp_path)
+    (damaged,) = stored.damage
+    assert damaged.unless_sole
+    assert stored.logs.damaged_batches.of(KEY) == [(2, 3)]
+    assert end_of(stored) == 3
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("cut_bytes", [1, len(encode_frame(batch_at(0)))])
+def test_the_only_copy_does_not_use_offsets_again_that_were_committed(
+    tmp_path: Path, cut_bytes: int, whole: bool
+) -> None:
+    former = Stored(tmp_path)
+    former.with_records(3)
+    committed(former, 3)
+    segment = next(replica_path(tmp_path).glob("*.log"))
+    segment.write_bytes(segment.read_bytes()[:-cut_bytes])
+    logs = LogDirectory(OsDisk(), tmp_path, FakeClock())
+    (damaged,) = [*logs.open_all(whole=whole), *logs.open_undecided({KEY})]
+    assert damaged.unless_sole
+    assert logs.damaged_batches.of(KEY) == [(2, 3)]
+    log = logs.log_of(KEY)
+    assert log is not None
+    log.append([batch_at(3)])
+    assert [b.header.base_offset for b in read_all(log) if is_damaged(b.header)] == [2]
 
 
 def test_a_torn_tail_that_was_never_committed_is_no_damage(tmp_path: Path) -> None:
@@ -125,6 +149,35 @@ def test_a_gap_after_a_power_failure_waits_for_what_is_known_of_other_replicas(
     assert bool(logs.damaged_batches.of(KEY)) is bool(only_copies)
 
 
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize(("only_copies", "end"), [({KEY}, 3), (set(), 0)])
+def test_a_missing_first_segment_waits_for_what_is_known_of_other_replicas(
+    tmp_path: Path, only_copies: set[ReplicaKey], end: int, whole: bool
+) -> None:
+    former = Stored(tmp_path)
+    former.with_records(3)
+    path = replica_path(tmp_path)
+    frames = len(encode_frame(batch_at(0)))
+    (segment,) = path.glob("*.log")
+    behind = segment.read_bytes()[frames:]
+    segment.unlink()
+    (path / "00000000000000000001.log").write_bytes(behind)
+    logs = LogDirectory(OsDisk(), tmp_path, FakeClock())
+    assert logs.open_all(whole=whole) == []
+    assert logs.undecided() == [(KEY, NAME)]
+    assert [file.name for file in path.glob("*.log")] == ["00000000000000000001.log"]
+
+    (damaged,) = logs.open_undecided(only_copies)
+
+    assert damaged.unless_sole is bool(only_copies)
+    log = logs.log_of(KEY)
+    assert log is not None
+    assert log.log_end_offset == end
+    assert [(d.first_offset, d.next_offset) for d in logs.damaged_batches.of(KEY)] == (
+        [(0, 1)] if only_copies else []
+    )
+
+
 def test_after_a_crash_of_the_machine_a_shorter_log_is_damage_only_where_it_was_synced(
     tmp_path: Path,
 ) -> None:
@@ -134,7 +187,8 @@ def test_after_a_crash_of_the_machine_a_shorter_log_is_damage_only_where_it_was_
     segment = next(replica_path(tmp_path).glob("*.log"))
     segment.write_bytes(segment.read_bytes()[:-1])
     logs = LogDirectory(OsDisk(), tmp_path, FakeClock())
-    (damaged,) = logs.open_all(whole=False)
+    assert logs.open_all(whole=False) == []
+    (damaged,) = logs.open_undecided(())
     assert damaged.if_synced
     assert not logs.is_out(KEY)
     assert list((tmp_path / "damaged").iterdir()) == []
@@ -148,6 +202,7 @@ def test_a_checkpoint_after_the_start_names_nothing_beyond_the_log(tmp_path: Pat
     segment.write_bytes(segment.read_bytes()[:-1])
     logs = LogDirectory(OsDisk(), tmp_path, FakeClock())
     logs.open_all(whole=False)
+    logs.open_undecided(())
     checkpoint(logs, {})
     assert Stored(tmp_path).damage == []
 
@@ -162,14 +217,14 @@ def test_a_log_that_cannot_be_opened_holds_up_no_other(
 
     def refuse(disk: OsDisk, path: PurePath) -> bytes:
         if path.is_relative_to(replica_path(tmp_path)):
-            raise OSError(5, "Input/output error")
+            raise PermissionError(13, "Permission denied")
         return whole(disk, path)
 
     monkeypatch.setattr(OsDisk, "read_file", refuse)
     stored = Stored(tmp_path)
     assert [damaged.key for damaged in stored.damage] == [KEY]
     assert end_of(stored, OTHER) == 2
-    with pytest.raises(OutOfServiceError, match="Input/output error"):
+    with pytest.raises(OutOfServiceError, match="Permission denied"):
         stored.logs.open_replica(NAME, KEY, CONFIG)
 
 

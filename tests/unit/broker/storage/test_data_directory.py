@@ -6,7 +6,12 @@ from pathlib import PurePath
 import pytest
 
 from tidelog_broker.log.checked_file import write_checked
-from tidelog_broker.storage.data_directory import DataDirectory, DataDirectoryError
+from tidelog_broker.storage.data_directory import (
+    DataDirectory,
+    DataDirectoryError,
+    stored_identity,
+)
+from tidelog_runtime.metadata.broker_directories import RejectionCause
 from unit.broker.log.memory_disk import MemoryDisk
 
 PATH = PurePath("/data")
@@ -56,16 +61,38 @@ def test_nodes_have_different_uuids() -> None:
 
 def test_the_directory_of_another_broker_is_refused_with_both_remedies() -> None:
     machine = Machine()
-    machine.start(broker_id=1)
+    registered_at(machine, 7)
     with pytest.raises(DataDirectoryError, match="belongs to broker 1, this is broker 2") as raised:
         machine.start(broker_id=2)
     assert "data_dir" in str(raised.value)
     assert "broker_id" in str(raised.value)
 
 
+def test_a_directory_that_never_registered_may_be_that_of_another_broker() -> None:
+    """As after a start that was rejected because the broker id is in use."""
+    machine = Machine()
+    first = machine.start(broker_id=1)
+    first.join_cluster("here")
+    second = machine.start(broker_id=2)
+    assert second.identity.broker_id == 2
+    assert second.identity.directory_id == first.identity.directory_id
+    machine.disk.make_directory(PATH / "replicas" / "sea-0.x")
+    machine.disk.write_atomically(PATH / "replicas" / "sea-0.x" / "log", b"", sync=True)
+    assert second.lacks_identity
+    with pytest.raises(DataDirectoryError, match="belongs to broker 2, this is broker 1"):
+        machine.start(broker_id=1)
+
+
+def test_a_registration_that_may_have_been_made_binds_the_directory() -> None:
+    machine = Machine()
+    machine.start(broker_id=1).begin_registration(None)
+    with pytest.raises(DataDirectoryError, match="belongs to broker 1, this is broker 2"):
+        machine.start(broker_id=2)
+
+
 def test_a_refused_start_leaves_the_directory_as_it_was() -> None:
     machine = Machine()
-    machine.start(broker_id=1)
+    registered_at(machine, 7)
     before = machine.disk.read_file(FILE)
     machine.boot_id = "boot 2"
     with pytest.raises(DataDirectoryError):
@@ -86,6 +113,46 @@ def test_a_store_without_a_cluster_is_refused_by_who_has_been_in_one() -> None:
     with pytest.raises(DataDirectoryError, match=r"belongs to cluster here.*holds no cluster"):
         machine.start().join_cluster(None)
     assert machine.start().identity.cluster_id == "here"
+
+
+@pytest.mark.parametrize("cluster_id", [None, "there"])
+def test_a_wrong_name_of_the_cluster_is_named_with_the_right_one(cluster_id: str | None) -> None:
+    machine = Machine()
+    machine.start().join_cluster("here", "north")
+    with pytest.raises(DataDirectoryError) as raised:
+        machine.start().join_cluster(cluster_id, "south")
+    assert "/data belongs to cluster 'north' (here)" in str(raised.value)
+    assert "'south'" in str(raised.value)
+    assert "set cluster to north" in str(raised.value)
+    assert raised.value.cause is RejectionCause.DATA_DIRECTORY
+
+
+def test_a_store_that_lost_the_named_cluster_counts_as_wiped() -> None:
+    machine = Machine()
+    machine.start().join_cluster("here", "north")
+    with pytest.raises(DataDirectoryError, match="it was wiped") as raised:
+        machine.start().join_cluster(None, "north")
+    assert raised.value.cause is RejectionCause.STORE
+
+
+def test_a_directory_of_an_older_release_learns_the_name_of_its_cluster() -> None:
+    machine = Machine()
+    machine.start().join_cluster("here")
+    machine.start().join_cluster("here", "north")
+    found = stored_identity(machine.disk, PATH)
+    assert found is not None
+    assert (found.cluster_id, found.cluster_name) == ("here", "north")
+
+
+def test_what_a_directory_says_of_itself_is_read_without_a_start() -> None:
+    machine = Machine()
+    assert stored_identity(machine.disk, PATH) is None
+    registered_at(machine, 7).note_revision(12)
+    found = stored_identity(machine.disk, PATH)
+    assert found is not None
+    assert (found.broker_id, found.store_revision) == (1, 12)
+    machine.disk.write_atomically(FILE, b"{half", sync=True)
+    assert stored_identity(machine.disk, PATH) is None
 
 
 def test_a_cluster_is_joined_again() -> None:

@@ -7,7 +7,8 @@ from pathlib import PurePath
 
 import pytest
 
-from tidelog_broker.log.errors import LogCorruptError, LogError
+from tidelog.model import Batch
+from tidelog_broker.log.errors import LogCorruptError, LogError, LogUnreadableError
 from tidelog_broker.partition.range_digest import RangeDigest
 from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.storage.scrub_state import ScrubState, ScrubStateFile
@@ -65,10 +66,21 @@ class World:
             log.flush()
         return self
 
-    def flip(self, key: ReplicaKey, position: int) -> None:
+    def write_segments(self) -> World:
+        """One replica of four segments with 15 batches each."""
+        log = self.replicas.logs.open_replica(NAME, KEY, TopicConfig(segment_bytes=1 << 20))
+        for offset in range(60):
+            log.append([batch_at(offset, size=BATCH_BYTES)])
+        log.flush()
+        return self
+
+    def segment(self, key: ReplicaKey, base_offset: int = 0) -> PurePath:
         log = self.replicas.logs.log_of(key)
         assert log is not None
-        self.replicas.memory.names[log.directory / f"{0:020d}.log"].data[position] ^= 1
+        return log.directory / f"{base_offset:020d}.log"
+
+    def flip(self, key: ReplicaKey, position: int, base_offset: int = 0) -> None:
+        self.replicas.memory.names[self.segment(key, base_offset)].data[position] ^= 1
 
     @property
     def state(self) -> ScrubState:
@@ -214,3 +226,71 @@ async def test_a_replica_out_of_service_is_left_to_its_repair() -> None:
     async with at_work(world.scrubber.run()):
         await world.passes()
     assert world.found == []
+
+
+async def test_a_sector_that_cannot_be_read_is_found_and_the_pass_goes_on() -> None:
+    world = World().write()
+    world.replicas.memory.spoil(world.segment(KEY), 15 * BATCH_BYTES)
+    async with at_work(world.scrubber.run()):
+        await world.passes()
+    ((key, error),) = world.found
+    assert (key, type(error)) == (KEY, LogUnreadableError)
+    assert world.state.damage_found == 1
+
+
+async def test_a_segment_that_is_missing_is_found() -> None:
+    world = World().write_segments()
+    world.replicas.disk.remove(world.segment(KEY, 15))
+    async with at_work(world.scrubber.run()):
+        await world.passes()
+    ((key, error),) = world.found
+    assert (key, type(error)) == (KEY, LogUnreadableError)
+    assert str(world.segment(KEY, 15)) in str(error)
+    # The three others have been checked.
+    assert world.state.last_pass_bytes > 44 * BATCH_BYTES
+
+
+async def test_a_segment_that_was_deleted_while_it_was_checked_is_no_damage() -> None:
+    world = World().write_segments()
+    log = world.replicas.logs.log_of(KEY)
+    assert log is not None
+    async with at_work(world.scrubber.run()):
+        while world.state.offset < 14:  # noqa: ASYNC110 - it has no event
+            await asyncio.sleep(0.1)
+        log.delete_below(30)
+        await world.passes()
+    assert world.found == []
+    assert world.state.last_pass_bytes > 40 * BATCH_BYTES
+
+
+async def test_all_segments_are_checked_behind_one_that_is_damaged() -> None:
+    world = World().write_segments()
+    world.flip(KEY, 5 * BATCH_BYTES, base_offset=0)
+    world.flip(KEY, 5 * BATCH_BYTES, base_offset=30)
+    async with at_work(world.scrubber.run()):
+        await world.passes()
+    assert len(world.found) == world.state.damage_found == 2
+
+
+async def test_what_only_the_scrub_finds_faulty_does_not_end_the_check_of_its_replica(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World().write_segments()
+    log = world.replicas.logs.log_of(KEY)
+    assert log is not None
+    world.flip(KEY, 5 * BATCH_BYTES)
+    world.flip(KEY, 5 * BATCH_BYTES, base_offset=30)
+    read = log.read
+
+    def read_first_segment(offset: int, *, max_bytes: int, up_to: int) -> list[Batch]:
+        """From memory, which holds what the disk has damaged."""
+        if offset >= 15:
+            return read(offset, max_bytes=max_bytes, up_to=up_to)
+        return [batch_at(offset, size=BATCH_BYTES)]
+
+    monkeypatch.setattr(log, "read", read_first_segment)
+    async with at_work(world.scrubber.run()):
+        await world.passes()
+    ((_, error),) = world.found
+    assert str(world.segment(KEY, 30)) in str(error)
+    assert world.state.last_pass_bytes > 40 * BATCH_BYTES

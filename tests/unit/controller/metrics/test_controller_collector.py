@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tidelog.inspection.gateways import AnnouncedGateway
 from tidelog.inspection.model import BrokerBacklog
 from tidelog.model import TopicPartition
 from tidelog_controller.metrics.collector import PARTITIONS_PER_TURN, ControllerCollector
@@ -51,6 +52,10 @@ class Controller:
     def __init__(self, reign: Reign | None) -> None:
         self.reign = reign
 
+    def described_gateways(self) -> Sequence[AnnouncedGateway]:
+        ages_ms = (100, 200, 20_000)
+        return [AnnouncedGateway("gate:7600", str(ms), 1, "", 0, ms) for ms in ages_ms]
+
 
 async def told(reign: Reign | None) -> Sheet:
     sheet = Sheet(CONTROLLER_METRICS)
@@ -64,6 +69,7 @@ async def test_a_standby_says_so_and_nothing_of_the_cluster() -> None:
     assert sheet.values["tidelog_controller_active"] == {(): 0}
     assert not CLUSTER_NAMES & sheet.values.keys()
     assert set(sheet.values["tidelog_queue_depth"].values()) == {0}
+    assert sheet.values["tidelog_gateways"] == {("alive",): 2, ("silent",): 1, ("stopped",): 0}
 
 
 async def test_a_reign_tells_nothing_of_the_cluster_before_it_has_read_it() -> None:

@@ -76,6 +76,12 @@ def test_of_equal_logs_the_first_in_the_order_of_replicas_leads() -> None:
     assert elected(leaderless(3, 2), rebooted(2, 3), logs) == 2
 
 
+def test_of_equal_logs_one_that_was_not_found_damaged_leads() -> None:
+    logs = {1: log(9, (1, 0)), 2: log(9, (1, 0)), 3: log(8, (1, 0))}
+    assert elected(damaged(leaderless(1), 1), rebooted(1, 2, 3), logs) == 2
+    assert elected(damaged(leaderless(1), 1), rebooted(1, 2, 3), logs | {2: log(8, (1, 0))}) == 1
+
+
 def test_an_eligible_member_counts_like_one_in_sync() -> None:
     logs = {1: log(5, (1, 0)), 2: log(6, (1, 0))}
     assert elected(leaderless(1, eligible=(2,)), rebooted(1, 2), logs) == 2

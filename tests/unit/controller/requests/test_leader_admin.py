@@ -182,7 +182,7 @@ def test_a_leader_without_a_replica_or_in_no_sync_is_refused_by_itself() -> None
     assert codes(answer) == [
         None,
         ErrorCode.NOT_ELIGIBLE_LEADER,
-        ErrorCode.NOT_ELIGIBLE_LEADER,
+        ErrorCode.UNKNOWN_BROKER,
     ]
 
 

@@ -6,6 +6,7 @@ from typing import NoReturn
 
 import pytest
 
+from tidelog.inspection.broker_links import BrokerConnection
 from tidelog_controller.shell.broker_channel import BrokerChannel, TcpDialer
 from tidelog_controller.state.commands import SendStopReplica
 from tidelog_controller.state.context import ControllerIdentity
@@ -54,6 +55,22 @@ async def test_a_watch_names_the_reign_and_the_life_that_it_belongs_to() -> None
         await asyncio.sleep(0)
         await made.close()
     assert network.watches == [(1, 4, 10)]
+
+
+async def test_a_connection_stands_until_it_ends_and_the_last_dial_is_described() -> None:
+    network, events = FakeNetwork(), asyncio.Queue[Event]()
+    made = channel(network, events)
+    assert not made.described().stands
+    async with asyncio.TaskGroup() as tasks:
+        made.start(tasks)
+        await asyncio.sleep(0)
+        assert made.described() == BrokerConnection(1, 10)
+        network.kill("b:1")
+        await events.get()
+        ended = made.described()
+        await made.close()
+    assert not ended.stands
+    assert ended.dial == "refused"
 
 
 async def test_a_command_is_answered_or_lost() -> None:

@@ -12,7 +12,13 @@ from tidelog.inspection.model import StateRequest
 from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_controller.requests import operation_admin
 from tidelog_controller.shell import service as service_module
-from tidelog_controller.state.admin_requests import BeginOperation, Rebalancing, RemovedBrokers
+from tidelog_controller.shell.event_loop import TURNS_BETWEEN_EVENTS
+from tidelog_controller.state.admin_requests import (
+    BeginOperation,
+    ListOperations,
+    Rebalancing,
+    RemovedBrokers,
+)
 from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.events import CreateTopic, DeleteTopic
 from tidelog_runtime.clock import SystemClock
@@ -43,6 +49,7 @@ from unit.controller.shell_fakes import (
     register,
     until,
 )
+from unit.loop_turns import Turns
 
 
 class Flaky:
@@ -228,6 +235,17 @@ async def test_a_controller_goes_on_while_a_plan_is_made(world: World) -> None:
     assert not planning.done()
     controller.may_block.set()
     assert (await planning).error is None
+
+
+async def test_events_that_wait_give_others_their_turns(world: World) -> None:
+    controller = await with_topic(world)
+    waiting = [
+        asyncio.create_task(controller.service.submit(ListOperations(0, (), (), 10, "")))
+        for _ in range(10)
+    ]
+    async with Turns() as turns:
+        await asyncio.gather(*waiting)
+        assert turns.taken() >= (len(waiting) - 1) * TURNS_BETWEEN_EVENTS
 
 
 async def test_a_plan_that_cannot_be_made_is_refused_with_its_reason(world: World) -> None:

@@ -7,7 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tidelog.caller_limits import LimitedClient
+from tidelog.inspection.broker_links import BrokerConnection, LeaseEnds
 from tidelog.inspection.explain import Listening, Observed, SilentService, explain
+from tidelog.inspection.explain.observed import SilentGateway
+from tidelog.inspection.gateways import AnnouncedGateway
 from tidelog.inspection.model import (
     BrokerBacklog,
     BrokerPressure,
@@ -20,7 +24,6 @@ from tidelog.inspection.model import (
     HeardBroker,
     InSyncMember,
     LeaderState,
-    LimitedClient,
     MissingController,
     PartitionKeyState,
     RegisteredBroker,
@@ -52,6 +55,11 @@ class DescribedCluster:
     started_at_ms: dict[int, int] = field(default_factory=dict)
     pressures: list[BrokerPressure] = field(default_factory=list)
     missing_controllers: list[MissingController] = field(default_factory=list)
+    in_maintenance: list[int] = field(default_factory=list)
+    gateways: list[AnnouncedGateway] = field(default_factory=list)
+    lease_ends: list[LeaseEnds] = field(default_factory=list)
+    connections: list[BrokerConnection] = field(default_factory=list)
+    silent_gateways: list[SilentGateway] = field(default_factory=list)
     rejected_starts: list[RejectedStart] = field(default_factory=list)
     backlogs: list[BrokerBacklog] = field(default_factory=list)
     deletions: list[WaitingDeletion] = field(default_factory=list)
@@ -231,6 +239,7 @@ class DescribedCluster:
             self.metadata,
             earlier=self.earlier,
             earlier_ms=500,
+            silent_gateways=self.silent_gateways,
         )
 
     def _heard_over_replicas(self, broker_id: int) -> Iterator[HeardBroker]:
@@ -259,6 +268,10 @@ class DescribedCluster:
                 missing_controllers=tuple(self.missing_controllers),
                 pressures=tuple(self.pressures),
                 rejected_starts=tuple(self.rejected_starts),
+                in_maintenance=tuple(self.in_maintenance),
+                gateways=tuple(self.gateways),
+                lease_ends=tuple(self.lease_ends),
+                connections=tuple(self.connections),
             )
         return ServiceState(
             "controller",

@@ -9,10 +9,8 @@ import pytest
 from tidelog.inspection.explain import Listening
 from tidelog.inspection.model import (
     DamagedOffsets,
-    Departure,
     DivergedOffsets,
     FollowerState,
-    RejectedStart,
 )
 from unit.inspection.explain.described import (
     NOW_MS,
@@ -403,69 +401,6 @@ def test_a_broker_that_lost_its_registration_is_not_starting(cluster: DescribedC
     cluster.brokers[2] = replace(cluster.brokers[2], state="starting")
     del cluster.registered[2]
     assert causes_of(cluster.explain()) == ["broker_unregistered"]
-
-
-# What a broker that is not there left behind.
-
-
-def left_behind(cluster: DescribedCluster, cause: str, reason: str) -> None:
-    """Broker 2 ended in order, as far as its registration tells, and left this."""
-    cluster.partition("sea/0", isr=(1, 3))
-    cluster.partition("bay/0", (1,))
-    cluster.kill(2, cause="broker_stopped")
-    cluster.rejected_starts.append(
-        RejectedStart(2, NOW_MS - 4_000, cause, reason, host="north", data_dir="/data/2")
-    )
-
-
-def test_an_orderly_end_after_a_fault_is_a_crash_with_its_reason(
-    cluster: DescribedCluster,
-) -> None:
-    left_behind(cluster, "fault", "task log-syncer failed: MemoryError: raise its limit")
-    findings = cluster.explain()
-    assert causes_of(findings) == ["replica_dead"]
-    assert findings[0].summary.startswith(
-        "broker 2 is gone: it has crashed (task log-syncer failed: MemoryError: raise its limit): "
-    )
-    assert "its process ended with a fault on north at 2023-11-14T22:13:16Z" in said(findings[0])
-
-
-def test_a_start_that_failed_is_told_with_the_reason_that_the_broker_gave(
-    cluster: DescribedCluster,
-) -> None:
-    reason = "/data belongs to cluster c-1, and the metadata store is that of cluster c-2"
-    left_behind(cluster, "data_directory", reason)
-    findings = cluster.explain()
-    assert causes_of(findings) == ["broker_cannot_start"]
-    assert (
-        f"broker 2 is gone: it cannot start ({reason}): out of the ISR of 1 partition"
-        == findings[0].summary
-    )
-    assert findings[0].next_step.startswith("Correct what its last start reported")
-
-
-def test_a_failed_start_that_no_partition_suffers_from_is_told_too(
-    cluster: DescribedCluster,
-) -> None:
-    left_behind(cluster, "disk", "broker.json is damaged")
-    cluster.keys.clear()
-    assert causes_of(cluster.explain()) == ["broker_cannot_start"]
-
-
-def test_what_an_earlier_process_left_says_nothing_of_a_later_crash(
-    cluster: DescribedCluster,
-) -> None:
-    left_behind(cluster, "data_directory", "broker.json is damaged")
-    cluster.departures.clear()
-    cluster.departures.append(Departure(2, 12, NOW_MS - 1_000, "broker_crashed", address(2)))
-    assert causes_of(cluster.explain()) == ["replica_dead"]
-
-
-def test_a_process_that_waits_for_the_id_of_a_dead_broker_does_not_hide_its_death(
-    cluster: DescribedCluster,
-) -> None:
-    left_behind(cluster, "waits_for_lease", "it waits")
-    assert "broker_cannot_start" not in causes_of(cluster.explain())
 
 
 def test_records_that_no_replica_can_read_are_named_by_their_offsets(

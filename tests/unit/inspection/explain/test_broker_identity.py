@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from tidelog.inspection.explain import causes, explain
+from tidelog.inspection.explain.broker_identity import CONTESTED_MS
 from tidelog.inspection.model import Finding, RejectedStart, Scope
 from unit.inspection.explain.described import NOW_MS, DescribedCluster
 
@@ -42,18 +45,99 @@ def test_a_contested_id_names_both_processes_and_both_directories() -> None:
 
 def test_a_process_that_waits_for_the_lease_is_said_to_wait() -> None:
     (finding,) = found(contested("waits_for_lease"))
-    assert "the second one waits for the registration to end" in finding.summary
+    assert "the second one waits for the registration of the first one to end" in finding.summary
+    step = finding.next_step
+    assert "the waiting process at 10.0.0.9:7500 with data_dir /data/two on south" in step
+    assert "or the registered one at 127.0.0.1:7502" in step
 
 
 def test_other_rejected_starts_contest_no_id() -> None:
     assert found(contested("disk")) == ()
 
 
-def test_an_unregistered_id_is_said_to_be_so() -> None:
+def test_a_broker_that_is_gone_and_rejected_cannot_start() -> None:
+    """As when its disk is not mounted: no two processes claim the id."""
     cluster = contested()
-    cluster.kill(2)
+    cluster.kill(2, ago_ms=6_000)
+    [finding] = [f for f in found(cluster) if f.severity != causes.INFO]
+    assert (finding.cause, finding.broker) == (causes.BROKER_CANNOT_START, 2)
+    assert REASON in finding.summary
+
+
+def wrong_id(directory_id: str) -> DescribedCluster:
+    """Broker 2's directory was started as broker 4."""
+    cluster = contested()
+    cluster.rejected_starts[:] = [
+        RejectedStart(
+            4,
+            NOW_MS - 5_000,
+            "data_directory",
+            "/data/one is of broker 2: set broker_id = 2",
+            directory_id=directory_id,
+        )
+    ]
+    return cluster
+
+
+def test_a_wrong_broker_id_is_told_as_that() -> None:
+    [finding] = found(wrong_id("d-9"))
+    assert (finding.cause, finding.broker) == (causes.BROKER_CANNOT_START, 4)
+    assert "has never been part of the cluster (/data/one is of broker 2" in finding.summary
+    assert "its broker_id if 4 is not meant" in finding.next_step
+    assert "catches up" not in finding.next_step
+
+
+def test_a_wrong_broker_id_is_no_news_once_its_directory_runs_under_its_own() -> None:
+    assert found(wrong_id("d-1")) == ()
+
+
+def test_a_directory_of_another_broker_hides_nothing_of_a_broker_that_is_known() -> None:
+    cluster = wrong_id("d-1")
+    cluster.rejected_starts[:] = [replace(cluster.rejected_starts[0], broker_id=3)]
+    cluster.kill(3, ago_ms=6_000)
+    [finding] = [f for f in found(cluster) if f.severity != causes.INFO]
+    assert (finding.cause, finding.broker) == (causes.BROKER_CANNOT_START, 3)
+
+
+def test_a_paused_process_that_is_registered_no_more_contests_its_id() -> None:
+    cluster = contested()
+    cluster.pause(2)
+    del cluster.registered[2]
     finding = next(f for f in found(cluster) if f.cause == causes.BROKER_ID_CONTESTED)
-    assert "no process is registered as broker 2 now" in finding.evidence
+    assert "no process is registered as broker 2 now, and one is there" in finding.evidence
+
+
+def test_a_rejection_from_before_it_was_stopped_says_nothing_of_why_it_is_gone() -> None:
+    cluster = contested()
+    cluster.kill(2, cause="broker_stopped", ago_ms=1_000)
+    assert {f.cause for f in found(cluster)} <= {causes.BROKER_STOPPED}
+
+
+@pytest.mark.parametrize("same", ["directory", "place"])
+def test_a_process_that_runs_as_another_broker_now_contests_no_id(same: str) -> None:
+    cluster = contested()
+    other = replace(cluster.registered[3], data_dir="/data/two")
+    cluster.registered[3] = (
+        replace(other, directory_id="d-2") if same == "directory" else replace(other, host="south")
+    )
+    assert found(cluster) == ()
+
+
+def test_a_directory_that_was_put_back_in_its_place_is_contested_no_more() -> None:
+    cluster = contested()
+    cluster.registered[2] = replace(
+        cluster.registered[2], directory_id="d-1", host="south", data_dir="/data/two"
+    )
+    assert found(cluster) == ()
+
+
+def test_a_rejected_process_that_does_not_come_again_contests_the_id_for_minutes() -> None:
+    cluster = contested()
+    old = replace(cluster.rejected_starts[0], at_ms=NOW_MS - CONTESTED_MS - 1)
+    cluster.rejected_starts[:] = [old]
+    assert found(cluster) == ()
+    cluster.rejected_starts[:] = [replace(old, cause="waits_for_lease")]
+    assert [f.cause for f in found(cluster)] == [causes.BROKER_ID_CONTESTED]
 
 
 def test_a_contested_id_concerns_its_broker_alone() -> None:

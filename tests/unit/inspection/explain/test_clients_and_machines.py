@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from tidelog.inspection.model import BrokerPressure, LimitedClient, RejectedRequests
+from tidelog.caller_limits import GATEWAY_TOTAL_LIMITS, LimitedClient
+from tidelog.inspection.gateways import AnnouncedGateway
+from tidelog.inspection.model import BrokerPressure, RejectedRequests
 from unit.inspection.explain.described import NOW_MS, DescribedCluster, causes_of, found, said
 
 
@@ -57,6 +59,30 @@ def test_few_rejections_and_those_that_are_over_are_no_finding(
     assert cluster.explain() == []
 
 
+def outruns(cluster: DescribedCluster, count: int, last_ms: int = 40_000) -> None:
+    message = "sea/0 has offsets 900 to 950, not 30"
+    told = RejectedRequests("sea", "OFFSET_OUT_OF_RANGE", count, last_ms, message)
+    change(cluster, 1, rejected_requests=(told,))
+
+
+def test_a_topic_whose_retention_outruns_its_consumers_is_named(cluster: DescribedCluster) -> None:
+    outruns(cluster, 4)
+    [outrun] = cluster.explain()
+    assert (outrun.cause, outrun.severity, outrun.topic) == ("requests_rejected", "warning", "sea")
+    assert outrun.summary.startswith("retention deletes records of topic 'sea' before consumers")
+    assert "4 times in one partition within the last five minutes" in outrun.summary
+    assert 'the last 40.0 s ago: "sea/0 has offsets 900 to 950, not 30"' in said(outrun)
+    assert "tidelog topics alter-config sea --set retention_ms=MS" in outrun.next_step
+
+
+@pytest.mark.parametrize(("count", "last_ms"), [(2, 900), (9, 151_000)])
+def test_a_consumer_that_was_set_back_once_or_twice_is_no_finding(
+    cluster: DescribedCluster, count: int, last_ms: int
+) -> None:
+    outruns(cluster, count, last_ms)
+    assert cluster.explain() == []
+
+
 def test_a_client_at_a_limit_is_one_finding_whichever_brokers_reject(
     cluster: DescribedCluster,
 ) -> None:
@@ -93,15 +119,74 @@ def test_the_limit_of_all_clients_together_is_one_finding_with_their_addresses(
     assert "client 10.0.0.8" in said(finding)
 
 
-def test_connections_that_have_a_finding_of_their_own_are_not_told_twice(
+def gateway(*limited: LimitedClient, last_heard_ms: int = 500) -> AnnouncedGateway:
+    return AnnouncedGateway(
+        "gate-1:7600", "gate-1", 7, "0.1.0", NOW_MS - 60_000, last_heard_ms, limited_clients=limited
+    )
+
+
+def test_a_client_at_a_limit_of_a_gateway_is_found_as_one_of_a_broker_is(
+    cluster: DescribedCluster,
+) -> None:
+    client = LimitedClient("10.0.0.7", "max_requests_per_client", 128, 5, 900)
+    cluster.gateways.append(gateway(client))
+    (finding,) = cluster.explain()
+    assert (finding.cause, finding.severity, finding.broker) == ("client_limited", "warning", -1)
+    assert finding.summary == (
+        "client 10.0.0.7 is at max_requests_per_client (128) of the gateway at gate-1:7600 on "
+        "gate-1: 5 requests rejected, the last 900 ms ago"
+    )
+    assert "raise max_requests_per_client of the gateway at gate-1:7600" in finding.next_step
+    assert cluster.explain(broker=2) == []
+    cluster.gateways[:] = [gateway(client, last_heard_ms=20_000)]
+    assert "client_limited" not in causes_of(cluster.explain())
+
+
+@pytest.mark.parametrize("limit", GATEWAY_TOTAL_LIMITS)
+def test_each_limit_of_a_gateway_for_all_clients_is_one_finding_with_a_step(
+    cluster: DescribedCluster, limit: str
+) -> None:
+    cluster.gateways.append(
+        gateway(*(LimitedClient(f"10.0.0.{n}", limit, 64, 5, 900) for n in (7, 8)))
+    )
+    (finding,) = cluster.explain()
+    assert finding.summary.startswith(f"all clients together are at {limit} (64) of the gateway")
+    assert "client 10.0.0.8" in said(finding)
+    assert "{" not in finding.next_step
+    assert "for answers before it sends more" not in finding.next_step
+
+
+def test_connections_that_have_a_finding_of_their_own_are_not_reported_twice(
     cluster: DescribedCluster,
 ) -> None:
     cluster.limited_clients[1] = [
-        LimitedClient("10.0.0.7", "max_connections_per_client", 1_024, 5, 100)
+        LimitedClient(address, "max_connections_per_client", 1_024, 5, 100)
+        for address in ("10.0.0.7", "10.0.0.8")
     ]
-    assert causes_of(cluster.explain()) == ["client_limited"]
-    cluster.pressures = [BrokerPressure(1, "connections", 1_024, 1_024, NOW_MS)]
-    assert causes_of(cluster.explain()) == ["many_connections"]
+    assert causes_of(cluster.explain()) == ["client_limited", "client_limited"]
+    cluster.pressures = [BrokerPressure(1, "connections", 1_024, 1_024, NOW_MS, "from 10.0.0.7")]
+    findings = cluster.explain()
+    many, other = found(findings, "many_connections"), found(findings, "client_limited")
+    assert len(findings) == 2
+    assert (
+        "broker-1 has rejected 5 requests or idle connections of client 10.0.0.7 by "
+        "max_connections_per_client=1024, the last 100 ms ago"
+    ) in many.evidence
+    assert "10.0.0.8" not in said(many)
+    assert "client 10.0.0.8 is at" in other.summary
+
+
+def test_a_broker_that_a_client_has_left_is_not_named_with_one_where_it_is_at_its_limit(
+    cluster: DescribedCluster,
+) -> None:
+    for broker_id, last_ms in ((1, 900), (2, 31_000)):
+        cluster.limited_clients[broker_id] = [
+            LimitedClient("10.0.0.7", "max_connections_per_client", 48, 30, last_ms)
+        ]
+    (finding,) = cluster.explain()
+    assert finding.broker == 1
+    assert "broker-2" not in said(finding)
+    assert cluster.explain(broker=2) == []
 
 
 def reboot(cluster: DescribedCluster, *broker_ids: int, ago_ms: int = 20_000) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tidelog.inspection.explain.clocks import MAX_SKEW_MS
+from tidelog.inspection.explain.clocks import MAX_OWN_TIME_MS, MAX_SKEW_MS
 from tidelog.inspection.model import ClockDoubt, HeardClock
 from unit.inspection.explain.described import DescribedCluster, causes_of, said
 
@@ -51,6 +51,19 @@ def test_the_broker_that_hears_all_others_behind_is_the_one_that_is_ahead(
     findings = cluster.explain()
     assert [finding.broker for finding in findings] == [2]
     assert "7.0 s ahead of" in findings[0].summary
+
+
+@pytest.mark.parametrize("behind_ms", [61_000, 30_000])
+def test_a_leader_that_is_behind_is_named_with_its_skew_and_what_it_does(
+    cluster: DescribedCluster, behind_ms: int
+) -> None:
+    hears(cluster, 1, b2=behind_ms, b3=behind_ms + 10)
+    findings = cluster.explain()
+    assert [finding.broker for finding in findings] == [1]
+    assert "behind those of the other brokers" in findings[0].summary
+    is_dated_by_others = "dates what it leads by the other brokers' time" in said(findings[0])
+    assert is_dated_by_others is (behind_ms > MAX_OWN_TIME_MS)
+    assert "Put the clock of broker 1 right" in findings[0].next_step
 
 
 def test_of_two_clocks_neither_is_accused(cluster: DescribedCluster) -> None:

@@ -39,6 +39,20 @@ def test_an_overdue_command_names_the_broker_and_what_it_was_to_take(
     assert "broker-2 answers questions" in said(overdue)
 
 
+def test_states_that_a_failing_disk_rejects_follow_from_the_disk(
+    cluster: DescribedCluster,
+) -> None:
+    """One root, one finding: what the controller sends again is no matter of CPU or network."""
+    cluster.partition("sea/0", isr=(1, 3))
+    cluster.replica("sea/0", 2, role="none", failure="disk_full", failure_message="no space")
+    rejected = PendingState("sea", 0, 88, "cannot open the log: no space")
+    cluster.backlogs.append(BrokerBacklog(2, 12, 1, 14_000, overdue=True, first=(rejected,)))
+    assert causes_of(cluster.explain()) == ["disk_full"]
+    other = PendingState("sea", 1, 89, "no such topic id")
+    cluster.backlogs[:] = [BrokerBacklog(2, 12, 2, 14_000, overdue=True, first=(rejected, other))]
+    assert causes_of(cluster.explain()) == ["disk_full", "command_overdue"]
+
+
 def test_an_overdue_command_names_the_desired_and_the_acknowledged_revisions(
     cluster: DescribedCluster,
 ) -> None:
@@ -249,6 +263,12 @@ def test_without_an_active_controller_it_says_what_the_others_tell(
             "controller_unreachable",
             "warning",
             "the active controller cannot be asked",
+        ),
+        (
+            Listening.UNRESOLVED,
+            "controller_unreachable",
+            "warning",
+            "the active controller advertises a name that does not resolve here: 127.0.0.1:7402",
         ),
         (
             Listening.BUSY,

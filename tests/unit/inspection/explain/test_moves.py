@@ -178,24 +178,29 @@ def test_without_a_controller_brokers_tell_of_moves(cluster: DescribedCluster) -
     assert "move_waits" in causes_of(cluster.explain())
 
 
-def bounded(cluster: DescribedCluster, rate: int, written: int) -> None:
-    """Records of 100 bytes; as many were `written` in the half second between two samples."""
+def bounded(
+    cluster: DescribedCluster, rate: int, written: int | None, most: int | None = None
+) -> None:
+    """As many bytes a second are `written` as the leader says; None: it is an older one."""
     moved(cluster, 4)
-    cluster.replica("sea/0", 1, size_bytes=100 * 100)
-    before = replace(cluster.replicas[at("sea/0"), 1], log_end_offset=100 - written)
     lacks(cluster, 60)
     for broker_id in (1, 4):
         broker = cluster.brokers[broker_id]
         cluster.brokers[broker_id] = replace(broker, move_bytes_per_second=rate)
-    leader = cluster.observed().states[0]
-    assert leader.broker is not None
-    cluster.earlier = [replace(leader, broker=replace(leader.broker, replicas=(before,)))]
+    leading = cluster.replicas[at("sea/0"), 1]
+    assert leading.leader is not None
+    leader = replace(
+        leading.leader,
+        written_bytes_per_second=written,
+        most_written_bytes_per_second=most or written,
+    )
+    cluster.replicas[at("sea/0"), 1] = replace(leading, leader=leader)
 
 
 def test_a_bound_below_the_write_rate_never_ends_and_the_rate_that_would_do_is_told(
     cluster: DescribedCluster,
 ) -> None:
-    bounded(cluster, rate=4_096, written=40)
+    bounded(cluster, rate=4_096, written=8_000)
     findings = cluster.explain()
     assert causes_of(findings) == ["move_waits"]
     waits = found(findings, "move_waits")
@@ -206,34 +211,63 @@ def test_a_bound_below_the_write_rate_never_ends_and_the_rate_that_would_do_is_t
     assert "at this pace" not in said(waits)
 
 
+def test_a_rate_that_would_do_carries_what_is_written_at_the_most(
+    cluster: DescribedCluster,
+) -> None:
+    bounded(cluster, rate=4_096, written=8_000, most=20_000)
+    waits = found(cluster.explain(), "move_waits")
+    assert "tidelog throttle set 30kB" in waits.next_step
+    assert "about 8,000 bytes a second together, and 20,000 at the most" in said(waits)
+
+
 def test_a_bound_above_the_write_rate_says_when_the_copy_ends(cluster: DescribedCluster) -> None:
-    bounded(cluster, rate=9_000, written=40)
+    bounded(cluster, rate=9_000, written=8_000)
     cluster.seen("sea/0", 4, lag_bytes=6_000)
     waits = found(cluster.explain(), "move_waits")
     assert waits.severity == "info"
     assert "at this rate the copy ends in about 6.0 s" in said(waits)
 
 
-def test_without_a_second_sample_the_lag_tells_the_write_rate(cluster: DescribedCluster) -> None:
-    bounded(cluster, rate=4_096, written=0)
+def test_what_was_written_before_does_not_say_that_a_copy_never_ends(
+    cluster: DescribedCluster,
+) -> None:
+    bounded(cluster, rate=1_024, written=0)
+    cluster.seen("sea/0", 4, lag_bytes=800_000, lag_ms=8_000)
+    assert "never ends" not in said(found(cluster.explain(), "move_waits"))
+
+
+def test_without_a_write_rate_nothing_is_said_of_the_end(cluster: DescribedCluster) -> None:
+    bounded(cluster, rate=4_096, written=None)
     cluster.seen("sea/0", 4, lag_bytes=50_000, lag_ms=10_000)
-    assert "never ends: 5,000 bytes" in found(cluster.explain(), "move_waits").summary
+    text = said(found(cluster.explain(), "move_waits"))
+    assert "never ends" not in text
+    assert "the copy ends" not in text
+
+
+def test_a_replica_that_a_bound_lets_wait_is_not_cut_off(cluster: DescribedCluster) -> None:
+    bounded(cluster, rate=1_024, written=0)
+    cluster.seen("sea/0", 4, last_fetch_ms=9_000)
+    findings = cluster.explain()
+    assert causes_of(findings) == ["move_waits"]
+    assert "at no more than 1,024 bytes a second" in findings[0].summary
+
+
+def test_a_replica_under_a_bound_whose_fetches_fail_is_cut_off(cluster: DescribedCluster) -> None:
+    bounded(cluster, rate=1_024, written=0)
+    cluster.seen("sea/0", 4, last_fetch_ms=9_000)
+    cluster.replica("sea/0", 4, follower=FollowerState(1, 9_000, "no answer within 5 s", 4_000))
+    assert "replica_cut_off" in causes_of(cluster.explain())
 
 
 def test_a_bound_has_to_carry_all_partitions_that_move_through_it(
     cluster: DescribedCluster,
 ) -> None:
     """Each of two is written at three quarters of the bound."""
-    bounded(cluster, rate=4_000, written=15)
-    [leader] = cluster.earlier
-    assert leader.broker is not None
+    bounded(cluster, rate=4_000, written=3_000)
     first = cluster.keys[at("sea/0")]
     cluster.keys[at("sea/1")] = replace(first, partition=1)
     for (name, broker_id), replica in list(cluster.replicas.items()):
         cluster.replicas[name._replace(partition=1), broker_id] = replace(replica, partition=1)
-    [before] = leader.broker.replicas
-    broker = replace(leader.broker, replicas=(before, replace(before, partition=1)))
-    cluster.earlier = [replace(leader, broker=broker)]
     waits = found(cluster.explain(), "move_waits")
     assert waits.partition_count == 2
     assert "never ends: 6,000 bytes" in waits.summary

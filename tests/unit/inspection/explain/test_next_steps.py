@@ -120,6 +120,18 @@ def test_a_paused_leader_without_a_successor_is_resumed_before_it_is_started_aga
     )
 
 
+def test_a_paused_broker_that_was_in_sync_is_resumed_and_not_started() -> None:
+    cluster = DescribedCluster()
+    cluster.partition("sea/0", leader=-1, isr=(2, 3))
+    cluster.kill(2)
+    cluster.pause(3)
+    del cluster.registered[3]
+    assert found(cluster.explain(), "no_leader").next_step.startswith(
+        "Let broker 3's process continue (kill -CONT PID), if it is stopped; otherwise stop it "
+        "first. Start broker 2 or broker 3: one of them is enough"
+    )
+
+
 def test_without_the_store_neither_stopping_nor_starting_a_leader_helps(
     cluster: DescribedCluster,
 ) -> None:

@@ -457,36 +457,6 @@ def test_nobody_invents_what_an_unclean_election_lost(cluster: DescribedCluster)
     assert "how many records were lost is not known" in unclean
 
 
-def test_leaders_that_are_not_the_preferred_ones_are_one_note(cluster: DescribedCluster) -> None:
-    for i in range(3):
-        cluster.partition(f"sea/{i}", leader=2)
-    note = found(cluster.explain(), "not_preferred_leader")
-    assert (note.severity, note.broker, note.partition_count) == ("info", 1, 3)
-    assert note.next_step.endswith("tidelog leaders elect-preferred sea/0 sea/1 sea/2")
-
-
-def test_many_leaders_that_are_not_the_preferred_ones_are_named_by_their_topics(
-    cluster: DescribedCluster,
-) -> None:
-    for i in range(8):
-        cluster.partition(f"sea/{i}", leader=2)
-        cluster.partition(f"bay/{i}", leader=2)
-    note = found(cluster.explain(), "not_preferred_leader")
-    assert note.next_step.endswith("tidelog leaders elect-preferred bay sea")
-
-
-def test_preferred_leaders_are_elected_only_with_a_controller(cluster: DescribedCluster) -> None:
-    cluster.partition("sea/0", leader=2)
-    cluster.stop_controller()
-    assert "Start a controller" in found(cluster.explain(), "not_preferred_leader").next_step
-
-
-def test_a_preferred_leader_that_is_dead_has_its_own_cause(cluster: DescribedCluster) -> None:
-    cluster.partition("sea/0", leader=2, isr=(2, 3))
-    cluster.kill(1)
-    assert causes_of(cluster.explain()) == ["replica_dead"]
-
-
 def test_the_worst_is_told_first(cluster: DescribedCluster) -> None:
     cluster.partition("sea/0", leader=2)
     cluster.partition("bay/0", isr=(1,))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidelog.inspection.explain import Listening
-from tidelog.inspection.model import BrokerPressure
+from tidelog.inspection.model import BrokerPressure, RejectedStart
 from unit.inspection.explain.described import NOW_MS, DescribedCluster, causes_of, found, said
 
 
@@ -97,6 +97,15 @@ def test_a_process_that_was_at_its_memory_limit_when_it_died_is_said_to_have_bee
     assert findings[0].next_step.startswith("Raise the memory limit of broker 2")
 
 
+def test_so_it_is_where_its_own_last_word_was_another(cluster: DescribedCluster) -> None:
+    short(cluster, "memory", 99, 100)
+    cluster.kill(2)
+    fault = "task retention failed: RuntimeError: can't start new thread"
+    cluster.rejected_starts.append(RejectedStart(2, NOW_MS, "fault", fault))
+    [finding] = cluster.explain()
+    assert f"has crashed ({fault}); it used 99 % of its memory limit" in finding.summary
+
+
 def test_a_shortage_concerns_its_broker(cluster: DescribedCluster) -> None:
     short(cluster, "memory", 99, 100)
     assert causes_of(cluster.explain(broker=2)) == ["memory_short"]
@@ -118,6 +127,52 @@ def test_many_connections_of_one_client_are_named_and_not_the_network(
     cluster.unheard(2)
     findings = cluster.explain()
     assert causes_of(findings) == ["many_connections"]
-    assert "broker 2 holds 5,000 connections of one client (from 10.0.0.7)" in findings[0].summary
+    assert (
+        "broker 2 holds 5,000 connections of one client (from 10.0.0.7; "
+        "max_connections_per_client is 1,024)"
+    ) in findings[0].summary
     assert "max_connections_per_client of broker 2" in findings[0].next_step
     assert "network" not in said(findings[0])
+
+
+def test_a_slow_disk_is_a_warning_before_anything_suffers_from_it(
+    cluster: DescribedCluster,
+) -> None:
+    short(cluster, "disk", 1_500, 1_000)
+    [slow] = cluster.explain()
+    assert (slow.cause, slow.severity, slow.broker) == ("disk_slow", "warning", 2)
+    assert slow.summary == "the disk of broker 2 is slow: a sync takes 1.5 s"
+    assert "1.0 s or longer since 2023-11-14T22:13:12Z (8.0 s), of late 1.5 s" in said(slow)
+    assert "iostat" in slow.next_step
+
+
+def test_a_follower_whose_disk_is_slow_lags_for_that_reason(cluster: DescribedCluster) -> None:
+    short(cluster, "disk", 1_500, 1_000)
+    cluster.partition("sea/0", isr=(1, 3))
+    cluster.seen("sea/0", 2, lag_records=500)
+    findings = cluster.explain()
+    assert causes_of(findings) == ["disk_slow"]
+    assert "out of the ISR of 1 partition" in findings[0].summary
+
+
+def test_followers_of_a_leader_whose_disk_is_slow_are_not_blamed(
+    cluster: DescribedCluster,
+) -> None:
+    short(cluster, "disk", 1_500, 1_000)
+    cluster.partition("cape/0", (2, 1), isr=(2,))
+    cluster.seen("cape/0", 1, lag_records=500)
+    findings = cluster.explain()
+    assert "replica_slow" not in causes_of(findings)
+    assert found(findings, "disk_slow").broker == 2
+
+
+def test_a_leader_that_syncs_no_further_holds_its_high_watermark_for_that_reason(
+    cluster: DescribedCluster,
+) -> None:
+    short(cluster, "disk", 9_000, 1_000)
+    cluster.partition("cape/0", (2, 1))
+    cluster.replica("cape/0", 2, synced=True, high_watermark=60, flushed_offset=60)
+    cluster.leads("cape/0", hw_stalled_ms=8_000)
+    findings = cluster.explain()
+    assert found(findings, "hw_stalled").because == ("disk_slow of broker 2",)
+    assert "the high watermark stands still in 1 partition" in findings[0].summary

@@ -71,3 +71,32 @@ def test_without_an_active_controller_that_is_the_finding(cluster: DescribedClus
     cluster.stop_controller()
     silent(cluster, 2, Listening.REFUSES)
     assert causes_of(cluster.explain()) == ["no_controller"]
+
+
+def test_controllers_that_all_stand_still_are_named_though_none_is_active(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.stop_controller()
+    for controller_id in (1, 2):
+        silent(cluster, controller_id, Listening.ACCEPTS)
+    missing = found(cluster.explain(), "no_controller")
+    assert "controller 1, controller 2 stand still" in missing.summary
+    assert "kill -CONT" in missing.next_step
+
+
+def test_controllers_that_have_all_ended_are_to_be_started(cluster: DescribedCluster) -> None:
+    cluster.stop_controller()
+    silent(cluster, 1, Listening.REFUSES)
+    missing = found(cluster.explain(), "no_controller")
+    assert "stand still" not in missing.summary
+    assert missing.next_step.startswith("Start a controller")
+
+
+def test_a_paused_standby_whose_registration_has_ended_has_not_ended(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.missing_controllers.append(MissingController(2, TWO, NOW_MS - 9_000))
+    silent(cluster, 2, Listening.ACCEPTS)
+    missing = found(cluster.explain(), "no_standby")
+    assert "its registration has ended" in said(missing)
+    assert "process has ended" not in said(missing)

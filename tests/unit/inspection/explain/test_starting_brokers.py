@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tidelog.inspection.explain import Listening, SilentService
 from tidelog.inspection.model import (
     OPENS_LOGS,
     TAKES_STATES,
@@ -167,3 +168,23 @@ def test_a_full_state_that_is_long_taken_or_small_excuses_no_silence(
     cluster.pause(2)
     told_of(cluster, 2, known_for_ms, replicas)
     assert "broker_paused" in causes_of(cluster.explain())
+
+
+@pytest.mark.parametrize(
+    ("listening", "said_of_it"),
+    [
+        (Listening.UNRESOLVED, "advertises a name that does not resolve here: 127.0.0.1"),
+        (Listening.REFUSES, "which it advertises, though it answers elsewhere"),
+    ],
+)
+def test_a_broker_that_no_controller_reaches_does_not_only_start(
+    cluster: DescribedCluster, listening: Listening, said_of_it: str
+) -> None:
+    cluster.partition("sea/0", isr=(1, 3))
+    start(cluster, 2, phase=TAKES_STATES)
+    cluster.silent.append(SilentService(address(2), listening, "gave no answer", "broker", 2))
+    [finding] = cluster.explain()
+    assert (finding.cause, finding.broker) == ("broker_unreachable", 2)
+    assert said_of_it in finding.summary
+    assert "out of the ISR of 1 partition" in finding.summary
+    assert "advertised_address" in finding.next_step or "advertised address" in finding.next_step

@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from tidelog.inspection.model import RecentElections, StoreHealth, StoreMember
+from tidelog.inspection.explain.store_members import MEMBER_LOST_ALONE_MS, MEMBER_LOST_MIN_MS
+from tidelog.inspection.model import (
+    WITHOUT_MAJORITY,
+    RecentElections,
+    StoreHealth,
+    StoreMember,
+)
 from unit.inspection.explain.described import DescribedCluster, causes_of, found, said
 
 HERE, AWAY = "10.0.0.1:2379", "10.0.0.2:2379"
@@ -21,10 +27,16 @@ def cluster() -> DescribedCluster:
     return described
 
 
-def misses(cluster: DescribedCluster, *services: str, waited_ms: int = 5) -> None:
+def misses(
+    cluster: DescribedCluster,
+    *services: str,
+    waited_ms: int = 5,
+    for_ms: int = 8_000,
+    problem: str = "no connection",
+) -> None:
     for service in ALL:
-        lost = 8_000 if service in services else -1
-        members = (StoreMember(HERE), StoreMember(AWAY, lost, "no connection" if lost > 0 else ""))
+        lost = for_ms if service in services else -1
+        members = (StoreMember(HERE), StoreMember(AWAY, lost, problem if lost > 0 else ""))
         waited = waited_ms if service in services else 5
         cluster.stores[service] = StoreHealth(
             last_latency_ms=2, max_latency_ms=waited, max_latency_ago_ms=7_000, members=members
@@ -43,6 +55,19 @@ def test_a_member_that_nobody_reaches_is_named_and_the_network_is_not_blamed(
     assert HERE not in said(findings[0])
 
 
+def test_slow_answers_of_those_that_a_lost_member_has_failed_once_belong_to_it(
+    cluster: DescribedCluster,
+) -> None:
+    """They miss it only after another attempt."""
+    misses(cluster, *ALL, waited_ms=3_000)
+    once = (StoreMember(HERE), StoreMember(AWAY, problem="no answer"))
+    cluster.stores["broker-2"] = replace(cluster.stores["broker-2"], members=once)
+    assert causes_of(cluster.explain()) == ["store_member_unreachable"]
+    never = (StoreMember(HERE), StoreMember(AWAY))
+    cluster.stores["broker-2"] = replace(cluster.stores["broker-2"], members=never)
+    assert "store_slow" in causes_of(cluster.explain())
+
+
 def test_slow_answers_of_those_that_miss_a_member_belong_to_it(cluster: DescribedCluster) -> None:
     misses(cluster, *ALL, waited_ms=3_000)
     findings = cluster.explain()
@@ -59,11 +84,86 @@ def test_a_member_that_one_service_alone_misses_is_a_matter_of_its_network(
     assert missed.next_step == f"Check the network from broker-2 to {AWAY}."
 
 
+@pytest.mark.parametrize(
+    ("services", "for_ms", "is_found"),
+    [
+        (("broker-2",), MEMBER_LOST_ALONE_MS - 1, False),
+        (("broker-2",), MEMBER_LOST_ALONE_MS, True),
+        (("broker-1", "broker-2"), MEMBER_LOST_MIN_MS - 1, False),
+        (("broker-1", "broker-2"), MEMBER_LOST_MIN_MS, True),
+    ],
+)
+def test_one_answer_that_one_service_misses_is_no_finding(
+    cluster: DescribedCluster, services: tuple[str, ...], for_ms: int, is_found: bool
+) -> None:
+    misses(cluster, *services, for_ms=for_ms)
+    assert causes_of(cluster.explain()) == (["store_member_unreachable"] if is_found else [])
+
+
+@pytest.mark.parametrize(("for_ms", "is_told"), [(8_000, False), (12_000, True)])
+def test_members_that_elect_their_leader_are_not_cut_off(
+    cluster: DescribedCluster, for_ms: int, is_told: bool
+) -> None:
+    misses(cluster, *ALL, for_ms=for_ms, problem="etcd at x did not: etcdserver: no leader")
+    assert causes_of(cluster.explain()) == ["store_member_unreachable"] * is_told
+
+
+@pytest.mark.parametrize(
+    "problem", ["etcd at x did not: etcdserver: no leader", f"{HERE} {WITHOUT_MAJORITY}"]
+)
+def test_a_member_that_has_lost_the_others_is_not_called_dead(
+    cluster: DescribedCluster, problem: str
+) -> None:
+    for service in ALL:
+        members = (StoreMember(HERE, 12_000, problem), StoreMember(AWAY, 15_000, "no connection"))
+        cluster.stores[service] = StoreHealth(last_latency_ms=2, members=members)
+    alone, dead = (f for f in cluster.explain() if f.cause == "store_member_unreachable")
+    assert alone.summary == (
+        f"member {HERE} of the metadata store runs and has no leader: it has lost the majority of "
+        "the members"
+    )
+    assert "Check the etcd processes of the other members" in alone.next_step
+    assert dead.summary == f"member {AWAY} of the metadata store is down or cut off"
+
+
+def test_services_that_may_not_have_asked_a_member_since_do_not_prove_that_it_answers(
+    cluster: DescribedCluster,
+) -> None:
+    misses(cluster, "broker-2", for_ms=5_000)
+    missed = found(cluster.explain(), "store_member_unreachable")
+    assert "is down or cut off" in missed.summary
+    assert "broker-1, broker-3, controller-1 may not have asked it since" in said(missed)
+
+
 def test_a_store_that_nobody_reaches_is_one_finding(cluster: DescribedCluster) -> None:
     misses(cluster, *ALL)
     for service in ALL:
         cluster.stores[service] = replace(cluster.stores[service], unreachable_ms=20_000)
-    assert causes_of(cluster.explain()) == ["store_unreachable"]
+    findings = cluster.explain()
+    assert causes_of(findings) == ["store_unreachable"]
+    assert f'broker-1 says of member {AWAY}: "no connection"' in said(findings[0])
+    assert f'broker-1 says of member {HERE}: "no answer"' in said(findings[0])
+
+
+@pytest.mark.parametrize(
+    ("lost_ms", "asked_ms", "broker"),
+    [(3_000, 1_900, 2), (3_000, 2_100, -1), (3_000, 4_000, -1), (16_000, 17_000, 2)],
+)
+def test_a_store_that_answered_one_since_another_lost_it_is_not_lost_for_all(
+    cluster: DescribedCluster, lost_ms: int, asked_ms: int, broker: int
+) -> None:
+    cluster.lose_store("broker-2", for_ms=lost_ms)
+    cluster.stores["controller-1"] = StoreHealth(-1, "", 2, 5, 1_000, (asked_ms,))
+    assert found(cluster.explain(), "store_unreachable").broker == broker
+
+
+@pytest.mark.parametrize(("lost_ms", "broker"), [(4_900, -1), (5_000, 2)])
+def test_a_store_whose_members_all_answer_another_is_not_lost_for_all(
+    cluster: DescribedCluster, lost_ms: int, broker: int
+) -> None:
+    misses(cluster)
+    cluster.lose_store("broker-2", for_ms=lost_ms)
+    assert found(cluster.explain(), "store_unreachable").broker == broker
 
 
 def elects(cluster: DescribedCluster, **counts: int) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from tidelog.errors import TidelogError
 from tidelog_pipeline.archive import archive_log
+from tidelog_pipeline.archive.archive_errors import DamagedCommitError, UnnamedFilesError
 from tidelog_pipeline.archive.archive_log import ArchiveLog
 from tidelog_pipeline.archive.commits import AddedFile, Commit, ReadRange
 from tidelog_pipeline.archive.layout import LOCK
@@ -208,8 +209,84 @@ def test_a_commit_that_is_missing_is_not_passed_over(tmp_path: Path, number: int
     for n in range(3):
         put(log, [str(n)])
     log.own.remove(f"log/{number:012}.json")
-    with pytest.raises(TidelogError, match=rf"{number:012}\.json is missing, .* restore it"):
+    with pytest.raises(DamagedCommitError, match=rf"{number:012}\.json is missing, .* restore it"):
         log_at(tmp_path / "archive").load()
+
+
+@pytest.mark.parametrize("kept", [0, 1, 2])
+def test_newest_commits_that_are_missing_are_told_by_their_files(tmp_path: Path, kept: int) -> None:
+    """No later commit tells; what wrote next would archive their records again."""
+    root = tmp_path / "archive"
+    log = log_at(root)
+    for n in range(3):
+        put(log, [str(n)])
+    for number in range(kept + 1, 4):
+        log.own.remove(f"log/{number:012}.json")
+    later = log_at(root)
+    with pytest.raises(UnnamedFilesError, match=r"no commit names .* run `archive repair`"):
+        later.recover()
+    assert later.unnamed_files() == [f"{HOUR}/{n}.parquet" for n in range(kept, 3)]
+    # As a repair takes them away.
+    later.commit(Commit(later.stage(), 0, removed=tuple(later.unnamed_files()), keeps_removed=True))
+    assert log_at(root).recover() == []
+
+
+def test_a_staged_file_and_what_readers_pass_over_need_no_commit(tmp_path: Path) -> None:
+    root = tmp_path / "archive"
+    log = log_at(root)
+    put(log, ["a"])
+    Path(log.stage(), HOUR).mkdir(parents=True)
+    Path(log.stage(), "c.parquet").parent.mkdir(parents=True, exist_ok=True)
+    (root / HOUR / "_SUCCESS").write_text("")
+    (root / "notes.txt").write_text("")
+    assert log_at(root).recover() == []
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", None])
+def test_a_repair_continues_without_commits_that_are_damaged_or_missing(
+    tmp_path: Path, damage: bytes | None
+) -> None:
+    log = log_at(tmp_path / "archive")
+    for n in range(4):
+        put(log, [str(n)])
+    hurt = log.own.at("log/000000000002.json")
+    hurt.unlink() if damage is None else hurt.write_bytes(damage)
+    with pytest.raises(DamagedCommitError, match="or run `archive repair`"):
+        log.recover()
+    for keep in (False, True):
+        [problem] = log.load_readable(keep=keep)
+        assert ("commits 2 to 2 are missing" if damage is None else "000000000002.json") in problem
+        assert log.state.paths == [f"{HOUR}/{n}.parquet" for n in (0, 2, 3)]
+    log.finish_last()
+    # Whoever comes later finds the same, and commits behind it, once the repair is done.
+    later = log_at(tmp_path / "archive")
+    with pytest.raises(UnnamedFilesError):
+        later.recover()
+    assert later.state == log.state
+    later.directory.remove(f"{HOUR}/1.parquet")
+    assert later.recover() == []
+    put(later, ["4"])
+    assert log_at(tmp_path / "archive").load().paths == later.state.paths
+    assert len(later.state.paths) == 4
+
+
+def test_a_repair_continues_with_the_commits_that_are_left_when_no_state_is_readable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive_log, "STATE_EVERY", 4)
+    log = log_at(tmp_path / "archive")
+    for n in range(9):
+        put(log, [str(n)])
+    for name in log.own.names("state"):
+        log.own.at(f"state/{name}").write_bytes(b"")
+    problems = log.load_readable(keep=True)
+    assert [problem.split()[0] for problem in problems] == [
+        "state/000000000008.json",
+        "state/000000000004.json",
+        "commits",
+    ]
+    assert log.state.paths == [f"{HOUR}/{n}.parquet" for n in range(3, 9)]
+    assert log_at(tmp_path / "archive").load() == log.state
 
 
 def test_a_second_writer_is_told_who_the_first_is(tmp_path: Path) -> None:
@@ -296,7 +373,8 @@ def test_a_commit_that_removes_files_is_finished_wherever_it_ended(
         with contextlib.suppress(EndedError):
             act(log)
         recovered = log_at(root)
-        recovered.recover()
+        with contextlib.suppress(UnnamedFilesError):
+            recovered.recover()
         numbers.add(recovered.state.number)
         if recovered.state.number == 2:
             assert seen(root) == after

@@ -1,6 +1,7 @@
 import pytest
 
 from tidelog.errors import TidelogError
+from tidelog_pipeline.archive.archive_errors import DamagedCommitError
 from tidelog_pipeline.archive.commit_json import (
     commit_from_json,
     commit_to_json,
@@ -12,6 +13,7 @@ from tidelog_pipeline.archive.commits import (
     Archived,
     ArchiveState,
     Commit,
+    DamagedOffsets,
     GoneRows,
     ReadRange,
 )
@@ -47,13 +49,6 @@ def test_commits_add_up() -> None:
     assert found.epochs == {LOG: {3: (Span(0, 15),), 5: (Span(15, 30),)}}
     assert (found.rows[LOG], found.unread[LOG]) == (30, 2)
     assert found.paths == [f"{HOUR}/0.parquet", f"{HOUR}/1.parquet"]
-
-
-def test_a_batch_that_was_committed_is_known_and_no_other() -> None:
-    found = state()
-    assert found.has_batch("query", 1)
-    assert not found.has_batch("query", 2)
-    assert not found.has_batch("another", 0)
 
 
 def test_a_compaction_takes_the_place_of_an_hour_and_adds_no_rows() -> None:
@@ -93,6 +88,34 @@ def test_removed_files_are_gone_and_their_rows_are_expired_or_lost() -> None:
     assert found.lost == {LOG: GoneRows(LOG, 4, (Span(10, 15),))}
 
 
+def test_damaged_offsets_are_neither_read_nor_archived_until_a_commit_has_read_them() -> None:
+    found = state()
+    found.apply(
+        batch(2, Span(30, 40), {5: Span(30, 40)})._replace(
+            damaged=(DamagedOffsets(LOG, (Span(32, 34), Span(36, 40))),)
+        )
+    )
+    assert found.damaged == {LOG: (Span(32, 34), Span(36, 40))}
+    assert found.covered[LOG] == (Span(0, 32), Span(34, 36))
+    assert found.epochs[LOG][5] == (Span(15, 32), Span(34, 36))
+    assert found.read_to(LOG) == 40
+    # Rows that were archived before, and whose file is lost.
+    found.apply(Commit("", 0, damaged=(DamagedOffsets(LOG, (Span(10, 12),), rows=2),)))
+    assert found.rows[LOG] == 38
+    assert Archived.within(found, [(LOG, Span(10, 12))]) == []
+    assert state_from_json(state_to_json(found), "3.json") == found
+    found.apply(batch(3, Span(10, 40), {5: Span(15, 40), 3: Span(10, 15)}))
+    assert found.damaged == {}
+    assert found.covered[LOG] == (Span(0, 40),)
+
+
+def test_a_log_of_which_nothing_but_damage_was_read_is_known() -> None:
+    found = ArchiveState()
+    found.apply(Commit("", 0, damaged=(DamagedOffsets(LOG, (Span(0, 9),)),)))
+    assert (found.rows[LOG], found.covered[LOG], found.read_to(LOG)) == (0, (), 9)
+    assert state_from_json(state_to_json(found), "1.json") == found
+
+
 def test_their_forms_in_json_are_read_as_they_were_written() -> None:
     commit = batch(7, Span(0, 10), {3: Span(0, 10)})
     assert commit_from_json(commit_to_json(commit), "7.json") == commit
@@ -104,6 +127,7 @@ def test_their_forms_in_json_are_read_as_they_were_written() -> None:
         expired=(GoneRows(LOG, 3, (Span(5, 8),)),),
         expired_before_ms=9,
         lost=(GoneRows(LOG, 2, (Span(0, 1), Span(4, 5))),),
+        damaged=(DamagedOffsets(LOG, (Span(1, 2), Span(8, 9)), 1),),
     )
     assert commit_from_json(commit_to_json(changed), "8.json") == changed
     added_up = state()
@@ -130,8 +154,26 @@ def test_what_a_release_without_checksums_has_written_is_read() -> None:
     assert state_from_json(old_state, "1.json") == added_up
 
 
-@pytest.mark.parametrize("text", [b"", b"[]", b'{"version": 3}', b'{"version": 1}'])
-def test_what_is_damaged_or_of_another_version_is_told(text: bytes) -> None:
+@pytest.mark.parametrize("text", [b"", b"[]", b"7", b'{"version": 3}', b'{"version": 1}'])
+def test_what_is_damaged_is_told(text: bytes) -> None:
     for read in (commit_from_json, state_from_json):
-        with pytest.raises(TidelogError, match=r"12.json is no part of an archive"):
+        with pytest.raises(DamagedCommitError, match=r"12.json is no part of an archive"):
             read(text, "12.json")
+
+
+def test_what_a_later_release_has_written_is_not_taken_for_damaged() -> None:
+    for read in (commit_from_json, state_from_json):
+        with pytest.raises(TidelogError, match="continue with the release") as told:
+            read(b'{"version": 4}', "12.json")
+        assert not isinstance(told.value, DamagedCommitError)
+
+
+def test_no_flipped_bit_passes_for_another_commit() -> None:
+    commit = batch(7, Span(0, 10), {3: Span(0, 10)})
+    text = commit_to_json(commit)
+    for place in range(len(text)):
+        for bit in range(8):
+            flipped = bytearray(text)
+            flipped[place] ^= 1 << bit
+            with pytest.raises(TidelogError):
+                commit_from_json(bytes(flipped), "7.json")

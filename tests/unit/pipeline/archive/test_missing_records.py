@@ -1,6 +1,6 @@
 import pytest
 
-from tidelog_pipeline.archive.commits import Archived, ArchiveState, GoneRows
+from tidelog_pipeline.archive.commits import Archived, ArchiveState, DamagedOffsets, GoneRows
 from tidelog_pipeline.archive.missing_records import (
     MAX_RANGES,
     MissingRows,
@@ -9,6 +9,7 @@ from tidelog_pipeline.archive.missing_records import (
     missing_rows,
     readable,
     reads,
+    without_damaged,
 )
 from tidelog_pipeline.archive.spans import LogId, Span
 
@@ -85,3 +86,10 @@ def test_what_was_expired_is_not_lost() -> None:
 
 def test_nothing_is_lost_where_all_rows_were_written_again() -> None:
     assert lost_rows(missing(10), RestoredRows(10, (Span(60, 70),)), Span(60, 90)) is None
+
+
+def test_what_is_damaged_in_the_log_is_counted_by_itself() -> None:
+    left = without_damaged(missing(30), DamagedOffsets(LOG, (Span(8, 65),), 5))
+    assert left == MissingRows(
+        LOG, 25, (Archived(LOG, 2, Span(0, 8)), Archived(LOG, 4, Span(65, 90)))
+    )

@@ -4,6 +4,7 @@ from tidelog_pipeline.archive.commits import ArchiveState
 from tidelog_pipeline.archive.reconciliation import (
     Counted,
     InFiles,
+    LogDamage,
     compared_offsets,
     holes,
     report,
@@ -34,6 +35,24 @@ def test_counts_that_agree_are_told_and_what_is_still_to_come() -> None:
     )
 
 
+def test_a_hole_is_for_a_repair_where_files_that_no_commit_names_may_have_it() -> None:
+    hole = Span(40, 50)
+    for has_unnamed, advice in ((False, "archive backfill --since"), (True, "archive repair")):
+        found = report(
+            STATE,
+            LOG,
+            Span(20, 90),
+            InFiles(69, 69),
+            BOTH,
+            BOTH,
+            [hole],
+            has_unnamed_files=has_unnamed,
+        )
+        [problem] = found.problems
+        assert "offsets 40 to 49" in problem
+        assert advice in problem
+
+
 @pytest.mark.parametrize(
     ("files", "in_log", "in_archive", "told"),
     [
@@ -62,3 +81,19 @@ def test_a_hole_with_records_is_told_with_what_fills_it() -> None:
     found = report(STATE, LOG, Span(0, 80), InFiles(69, 69), BOTH, BOTH, [Span(40, 50)])
     assert "offsets 40 to 49 have records, and were never archived" in str(found)
     assert """--since '{"sea": {"0": 40}}'""" in str(found)
+
+
+def test_damage_in_the_log_is_reported_and_a_problem_where_the_archive_does_not_know_it() -> None:
+    archived = LogDamage((Span(20, 25),), 5)
+    found = report(STATE, LOG, Span(0, 80), InFiles(69, 69), BOTH, BOTH, [], damage=archived)
+    assert not found.problems
+    assert "15 of what the log has deleted" in str(found)
+    assert "5 of what is damaged in the log (offsets 20 to 24)" in str(found)
+    known = ArchiveState(covered=STATE.covered, rows=STATE.rows, damaged={LOG: (Span(40, 45),)})
+    hole = LogDamage(never_archived=(Span(40, 50),))
+    found = report(known, LOG, Span(0, 80), InFiles(69, 69), BOTH, BOTH, [], damage=hole)
+    assert "offsets 45 to 49 were never archived, and are damaged in the log" in str(found)
+    hole = LogDamage(never_archived=(Span(40, 45),))
+    found = report(known, LOG, Span(0, 80), InFiles(69, 69), BOTH, BOTH, [], damage=hole)
+    assert not found.problems
+    assert "offsets 40 to 44 were damaged before they were archived" in str(found)

@@ -9,6 +9,7 @@ from tidelog_pipeline.archive.staged_files import (
     check_whole,
     read_ranges,
     rows_of_files,
+    with_gaps,
 )
 
 LOG, OTHER = LogId("sea", "id", 0), LogId("sea", "id", 1)
@@ -58,3 +59,33 @@ def test_an_epoch_is_not_claimed_where_its_rows_were_left_out() -> None:
 def test_rows_that_nobody_planned_are_an_error(planned: dict[LogId, Planned]) -> None:
     with pytest.raises(TidelogError, match="offset 19 of sea/0"):
         read_ranges(ROWS, planned)
+
+
+@pytest.mark.parametrize(
+    ("planned", "archived", "firsts", "ranges"),
+    [
+        # Ten offsets and nine rows.
+        (Planned(10, 20), {}, {}, {LOG: Span(10, 20)}),
+        (Planned(11, 20), {}, {}, {LOG: Span(10, 20)}),
+        # As many as there are offsets, but for one that may be of another epoch.
+        (Planned(11, 20), {LOG: [Span(8, 12)]}, {}, {LOG: Span(10, 20)}),
+        # Where rows tell where it begins, and where it was to begin.
+        (Planned(None, 20), {}, {}, {LOG: Span(10, 20)}),
+        (Planned(None, 20), {}, {LOG: 5}, {LOG: Span(5, 20)}),
+    ],
+)
+def test_ranges_with_fewer_rows_than_offsets_have_gaps(
+    planned: Planned,
+    archived: dict[LogId, list[Span]],
+    firsts: dict[LogId, int],
+    ranges: dict[LogId, Span],
+) -> None:
+    assert with_gaps(ROWS, {LOG: planned}, archived, firsts) == ranges
+
+
+def test_ranges_with_a_row_at_each_offset_have_none() -> None:
+    full = [StagedRows("a", LOG, 2, 5, 1, 10, 14), StagedRows("b", LOG, 4, 5, 0, 15, 19)]
+    before = {LOG: [Span(0, 10)]}
+    assert with_gaps(full, {LOG: Planned(10, 20), OTHER: Planned(None, 3)}, before, {}) == {}
+    # Nothing came of a range that was to be read.
+    assert with_gaps(full, {OTHER: Planned(None, 3)}, {}, {OTHER: 1}) == {OTHER: Span(1, 3)}

@@ -1,0 +1,59 @@
+"""The steps that findings suggest, carried out, and whether that ends what they are about."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from integration.explaining import causes_of, explained, tidelog
+from integration.waiting import until
+from tidelog.cli.exit_status import ExitStatus
+from tidelog.inspection.model import Explanation, Finding
+from tidelog_runtime.local.cluster import LocalCluster
+
+# Within the command that a finding suggests.
+_END = (". ", ", which ", ", with ")
+
+
+@asynccontextmanager
+async def without_standby(cluster: LocalCluster) -> AsyncIterator[int]:
+    """The second fault: the controller that stands by is killed."""
+    active = await cluster.active_controller()
+    standby = next(c for c in (1, 2) if c != active)
+    await cluster.kill_controller(standby)
+    yield standby
+    if not cluster.controller_process(standby).running:
+        cluster.start_controller(standby)
+    await until_gone(cluster, "no_standby")
+
+
+def commands_of(finding: Finding) -> list[list[str]]:
+    """The commands that a finding suggests, without `tidelog`."""
+    found = []
+    for part in finding.next_step.split("tidelog ")[1:]:
+        command = part
+        for end in _END:
+            command = command.partition(end)[0]
+        found.append(shlex.split(command.rstrip(".")))
+    return found
+
+
+async def until_gone(cluster: LocalCluster, cause: str) -> None:
+    seen: list[Explanation] = []
+
+    async def look() -> bool:
+        seen[:] = [await explained(cluster)]
+        return cause not in {name for name, _ in causes_of(seen[0])}
+
+    try:
+        await until(look, f"explain says {cause} no more")
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {seen}") from None
+
+
+async def carried_out(cluster: LocalCluster, command: list[str], *options: str) -> str:
+    """What a suggested command printed, which has succeeded."""
+    status, output = await tidelog(cluster, *command, *options)
+    assert status == ExitStatus.DONE, output
+    return output

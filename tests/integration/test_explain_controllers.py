@@ -1,0 +1,203 @@
+"""Controllers that stand still or have ended, each beside a dead broker: the command fails with a
+warning, a healthy partition is not blamed, and the step that `explain` suggests ends it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+import pytest_asyncio
+
+from integration.clusters import running_cluster
+from integration.explaining import (
+    ANSWER_MS,
+    Pairs,
+    assert_not_blamed,
+    causes_of,
+    create_pairs,
+    faults_of,
+    said,
+    the,
+    tidelog,
+    until_found,
+)
+from integration.reconfigured import restart_controller
+from integration.suggested_steps import until_gone
+from integration.waiting import until
+from tidelog.cli.exit_status import ExitStatus
+from tidelog.client.ask_explain import explain_cluster
+from tidelog.inspection.model import Explanation, Finding, Scope
+from tidelog_runtime.local.cluster import LocalCluster
+
+TOPIC = "pairs"
+DEAD = 3
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@dataclass
+class World:
+    cluster: LocalCluster
+    pairs: Pairs
+
+    @property
+    def healthy(self) -> str:
+        return self.pairs[1, 2]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    """Its broker 3 is dead: the second fault of every test here."""
+    async with running_cluster(
+        tmp_path_factory.mktemp("explain"),
+        controllers=3,
+        controller_config={"leader_balance": False},
+    ) as cluster:
+        pairs = await create_pairs(cluster, TOPIC)
+        await cluster.kill(DEAD)
+        await until_found(cluster, ("replica_dead", DEAD))
+        yield World(cluster, pairs)
+
+
+@pytest_asyncio.fixture(autouse=True, loop_scope="module")
+async def controllers_run_again(world: World) -> AsyncIterator[None]:
+    yield
+    for controller_id in (1, 2, 3):
+        process = world.cluster.controller_process(controller_id)
+        if process.running:
+            process.resume()
+        else:
+            world.cluster.start_controller(controller_id)
+    await until_gone(world.cluster, "standby_missing")
+
+
+async def _roles(cluster: LocalCluster) -> tuple[int, int, int]:
+    """The active controller, and those that stand by."""
+    active = await cluster.active_controller()
+    assert active is not None
+    one, other = sorted({1, 2, 3} - {active})
+    return active, one, other
+
+
+async def _carry_out(cluster: LocalCluster, finding: Finding) -> None:
+    """What it says of a controller: to let its process continue, or to start it again."""
+    named = re.findall(r"controller (\d+)", finding.next_step)
+    assert named, finding.next_step
+    for controller_id in map(int, dict.fromkeys(named)):
+        pid = cluster.controller_process(controller_id).pid
+        if "kill -CONT PID" in finding.next_step:
+            assert pid is not None
+            os.kill(pid, signal.SIGCONT)
+        else:
+            assert pid is None
+            cluster.start_controller(controller_id)
+
+
+async def _away(cluster: LocalCluster, controller_id: int, how: str) -> None:
+    if how == "paused":
+        cluster.controller_process(controller_id).pause()
+    else:
+        await cluster.kill_controller(controller_id)
+
+
+@pytest.mark.parametrize("how", ["paused", "dead"])
+async def test_a_standby_is_away_and_then_the_other_one_too(world: World, how: str) -> None:
+    cluster = world.cluster
+    active, one, other = await _roles(cluster)
+    await _away(cluster, one, how)
+    found = await until_found(cluster, ("standby_missing", -1), ("replica_dead", DEAD))
+    missing = the(found, "standby_missing")
+    assert missing.severity == "info"
+    assert f"controller {one} is not there; controller {other} can take over" in missing.summary
+
+    await _away(cluster, other, how)
+    found = await until_found(cluster, ("no_standby", -1), ("replica_dead", DEAD))
+    nobody = the(found, "no_standby")
+    assert nobody.severity == "warning"
+    assert f"controller-{active} is active, and no standby controller can take over" in (
+        nobody.summary
+    )
+    if how == "paused":
+        assert "process has ended" not in said(nobody)
+    assert await faults_of(cluster, world.healthy) == []
+    assert_not_blamed(found, world.healthy)
+    status, output = await tidelog(cluster, "explain")
+    assert status == ExitStatus.FAILED
+    assert "WARNING no_standby" in output
+    await _carry_out(cluster, nobody)
+    await until_gone(cluster, "no_standby")
+
+
+@pytest.mark.parametrize("how", ["paused", "dead"])
+async def test_the_active_controller_is_away_and_another_takes_over(world: World, how: str) -> None:
+    cluster = world.cluster
+    active, *_ = await _roles(cluster)
+    await _away(cluster, active, how)
+    found = await until_found(cluster, ("standby_missing", -1), ("replica_dead", DEAD))
+    missing = the(found, "standby_missing")
+    assert f"controller {active} is not there" in missing.summary
+    assert "no_controller" not in {cause for cause, _ in causes_of(found)}
+    assert await faults_of(cluster, world.healthy) == []
+    await _carry_out(cluster, missing)
+    await until_gone(cluster, "standby_missing")
+
+
+async def test_all_controllers_stand_still(world: World) -> None:
+    cluster = world.cluster
+    for controller_id in (1, 2, 3):
+        await _away(cluster, controller_id, "paused")
+    # By the word of brokers, once their leases have ended.
+    found = await until_found(
+        cluster, ("no_controller", -1), ("replica_dead", DEAD), saying=("stand still",)
+    )
+    missing = the(found, "no_controller")
+    assert missing.severity == "critical"
+    assert await faults_of(cluster, world.healthy) == []
+    await _carry_out(cluster, missing)
+    await until_gone(cluster, "no_controller")
+
+
+async def test_the_active_controller_advertises_a_name_that_does_not_resolve(world: World) -> None:
+    """Asked as by somebody who knows brokers alone; they go on with what it tells them."""
+    cluster = world.cluster
+    active, wrong, other = await _roles(cluster)
+    port = cluster.controller_address(wrong).rpartition(":")[2]
+    right = {"advertised_address": cluster.controller_address(wrong)}
+    await restart_controller(
+        cluster, wrong, {"advertised_address": f"controller-{wrong}.invalid:{port}"}
+    )
+    for controller_id in (active, other):
+        await cluster.kill_controller(controller_id)
+    brokers = [cluster.broker_address(broker_id) for broker_id in cluster.broker_ids]
+
+    async def by_brokers() -> Explanation:
+        return await explain_cluster(brokers, Scope(), ANSWER_MS)
+
+    async def is_found() -> Explanation | None:
+        found = await by_brokers()
+        return found if ("controller_unreachable", -1) in causes_of(found) else None
+
+    named: list[str] = []
+    try:
+        found = await until(is_found, "the active controller cannot be asked")
+        assert found is not None
+        unreachable = the(found, "controller_unreachable")
+        named = re.findall(r"Correct advertised_address of controller (\d+)", unreachable.next_step)
+        healthy = await faults_of(cluster, world.healthy)
+    finally:
+        await restart_controller(cluster, int(named[0]) if named else wrong, right)
+    assert named == [str(wrong)]
+    assert unreachable.severity == "warning"
+    assert f"controller-{wrong}.invalid:{port}" in unreachable.summary
+    assert "no_controller" not in {cause for cause, _ in causes_of(found)}
+    assert ("replica_dead", DEAD) in causes_of(found)
+    assert healthy == []
+
+    async def is_gone() -> bool:
+        return "controller_unreachable" not in {cause for cause, _ in causes_of(await by_brokers())}
+
+    await until(is_gone, "the active controller answers")

@@ -1,0 +1,234 @@
+"""Incidents of disks that operators meet: each is named beside a second, unrelated fault, a healthy
+partition is not blamed, and the step that `explain` suggests ends it.
+
+One cluster serves all of them; broker FAILING has a disk of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from beside import beside
+from integration.bit_flips import flip_a_bit
+from integration.clusters import running_cluster
+from integration.explaining import (
+    append,
+    assert_not_blamed,
+    causes_of,
+    said,
+    the,
+    tidelog,
+    until_found,
+)
+from integration.failing_disks import FailingDisk, Preloaded, failing_disk
+from integration.logs import LogSince
+from integration.suggested_steps import until_gone, without_standby
+from integration.topics import create_topic, describe, new_name, read, until_in_sync
+from integration.waiting import until
+from tidelog.cli.exit_status import ExitStatus
+from tidelog.client import Admin, Producer
+from tidelog.errors import TidelogError
+from tidelog.log_dump import dump_log, segment_paths
+from tidelog.model import Acks
+from tidelog_runtime.demo.replicas import find_replica
+from tidelog_runtime.local.cluster import LocalCluster
+
+FAILING, SLOW, WELL = 1, 2, 3
+SYNC_MS = 1_500
+# Of which some are in the newest of several segments.
+RECORDS = 34
+VALUE = bytes(range(256)) * 24
+SMALL_SEGMENTS = {"segment_bytes": str(64 << 10)}
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@dataclass(frozen=True)
+class World:
+    """`alone`: a topic whose partition of a broker's number is on that broker alone."""
+
+    cluster: LocalCluster
+    preloaded: Preloaded
+    disk: FailingDisk
+    by_leader: dict[int, str]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    directory = tmp_path_factory.mktemp("disks")
+    preloaded = Preloaded(directory / "brokers", directory / "failing-disk.so")
+    disk = failing_disk(preloaded, directory / "brokers" / str(FAILING), FAILING)
+    disk.prepare()
+    try:
+        with pytest.MonkeyPatch.context() as patched:
+            for name, value in preloaded.variables.items():
+                patched.setenv(name, value)
+            async with running_cluster(
+                directory,
+                broker_config={"flush_interval_ms": 300},
+                controller_config={"leader_balance": False},
+            ) as cluster:
+                alone = await create_topic(cluster, "alone", 3, 1)
+                by_leader = {p.leader: f"alone/{p.partition}" for p in alone.partitions}
+                yield World(cluster, preloaded, disk, by_leader)
+    finally:
+        disk.release()
+
+
+@asynccontextmanager
+async def written(cluster: LocalCluster, name: str) -> AsyncIterator[None]:
+    """Records without a pause, so that disks have to sync."""
+
+    async def write() -> None:
+        while True:
+            with suppress(TidelogError):
+                await append(cluster, name, [b"record"] * 5)
+            await asyncio.sleep(0.05)
+
+    async with beside(write()):
+        yield
+
+
+async def test_a_disk_without_inodes_beside_a_slow_one(world: World) -> None:
+    cluster, topic = world.cluster, new_name("fresh")
+    world.disk.take_inodes()
+    world.preloaded.slow(SLOW, SYNC_MS)
+    async with Admin(cluster.bootstrap) as admin, written(cluster, world.by_leader[SLOW]):
+        # It is answered when its replicas are there, or after its timeout.
+        creating = asyncio.create_task(admin.create_topic(topic, 3, 2))
+        found = await until_found(cluster, ("disk_full", FAILING), ("disk_slow", SLOW))
+        full, slow = the(found, "disk_full"), the(found, "disk_slow")
+
+        assert f"broker {FAILING} has no inodes left on its disk since" in full.summary
+        assert "inodes left" in "\n".join(full.evidence)
+        assert all(name.startswith(topic) for name in full.partitions)
+        assert f"the disk of broker {SLOW} is slow: a sync takes" in slow.summary
+        assert not causes_of(found) & {("command_overdue", FAILING), ("command_backlog", FAILING)}
+        assert_not_blamed(found, world.by_leader[WELL])
+
+        assert "remove small files that are not Tidelog's" in full.next_step
+        world.disk.give_inodes()
+        assert "End what slows it" in slow.next_step
+        world.preloaded.sound(SLOW)
+        await until_gone(cluster, "disk_full")
+        await creating
+        await until_in_sync(cluster, topic, partitions=3)
+        await until_gone(cluster, "disk_slow")
+
+
+async def replicas_to_damage(world: World) -> tuple[str, list[int], list[Path]]:
+    """A topic, four of its partitions that broker SLOW leads and broker WELL follows, and the
+    replicas of the latter, each with several segments."""
+    cluster, topic = world.cluster, new_name("flips")
+    described = await create_topic(cluster, topic, 24, 2, SMALL_SEGMENTS)
+    chosen = [p.partition for p in described.partitions if list(p.replicas) == [SLOW, WELL]]
+    assert len(chosen) == 4
+    async with Producer(cluster.bootstrap, linger_ms=0) as producer:
+        for _ in range(RECORDS):
+            sent = [await producer.send(topic, VALUE, partition=number) for number in chosen]
+            await asyncio.gather(*sent)
+    await until_in_sync(cluster, topic)
+    data_dir = cluster.broker_data_dir(WELL)
+    found = [find_replica(data_dir, topic, number, described.topic_id) for number in chosen]
+    return topic, chosen, found
+
+
+def faults(replicas: list[Path]) -> list[str]:
+    return [info.fault for r in replicas for _, info in dump_log(r) if info.fault is not None]
+
+
+async def test_bits_that_flip_on_a_follower_beside_a_full_disk_of_a_leader(world: World) -> None:
+    """No reader finds them: closed and newest segments, over a clean restart and a kill -9."""
+    cluster = world.cluster
+    described = await create_topic(cluster, "full", 3)
+    led = next(p.partition for p in described.partitions if p.leader == FAILING)
+    name = f"full/{led}"
+    topic, numbers, replicas = await replicas_to_damage(world)
+    restarted, killed, closed, newest = replicas
+    log = LogSince(cluster.broker_process(WELL).log_path)
+
+    await cluster.stop_broker(WELL)
+    flip_a_bit(segment_paths(restarted)[0])
+    cluster.start_broker(WELL)
+    await cluster.ready()
+    await until_in_sync(cluster, topic)
+    await cluster.kill(WELL)
+    flip_a_bit(segment_paths(killed)[-1])
+    cluster.start_broker(WELL)
+    await cluster.ready()
+    flip_a_bit(segment_paths(closed)[0])
+    flip_a_bit(segment_paths(newest)[-1])
+    world.disk.fill()
+    async with written(cluster, name):
+        await until_found(cluster, ("disk_full", FAILING))
+
+        async def is_repaired() -> bool:
+            status, printed = await tidelog(cluster, "brokers", "scrub", str(WELL), "--full-rate")
+            assert status == ExitStatus.DONE, printed
+            told = log.told("replica_repaired", "completed")
+            return {line["partition"] for line in told} >= set(numbers)
+
+        await until(is_repaired, "the scrub finds all of them, and they are repaired")
+        # Writes fail first, and the leadership is handed over then.
+        both = (("disk_full", FAILING), ("damage_repaired", WELL))
+        found = await until_found(cluster, *both, saying=("leadership of",))
+    await until_in_sync(cluster, topic)
+    full, repaired = the(found, "disk_full"), the(found, "damage_repaired")
+
+    assert faults(replicas) == []
+    assert {line["partition"] for line in log.told("replica_damaged")} == set(numbers)
+    kept = [path.name for path in (cluster.broker_data_dir(WELL) / "evidence").iterdir()]
+    assert len(kept) >= len(numbers), kept
+    assert {f"{topic}/{number}" for number in numbers[2:]} <= set(repaired.partitions)
+    assert all(partition.startswith(f"{topic}/") for partition in repaired.partitions)
+    assert_not_blamed(found, world.by_leader[WELL], world.by_leader[SLOW])
+    scrub = ("brokers", "scrub", str(WELL))
+    assert f"tidelog {' '.join(scrub)}" in repaired.next_step
+    status, printed = await tidelog(cluster, *scrub)
+    assert status == ExitStatus.DONE, printed
+
+    assert f"broker {FAILING} has no room on its disk since" in full.summary
+    assert "leadership of" in full.summary
+    assert f"broker {FAILING} led it in epoch 0, its writes have failed for" in said(full)
+    assert "Make room on its data_dir" in full.next_step
+    world.disk.free()
+    await until_gone(cluster, "disk_full")
+    await until_in_sync(cluster, "full")
+
+
+async def test_a_disk_of_a_leader_that_becomes_read_only(world: World) -> None:
+    cluster, topic = world.cluster, new_name("sea")
+    described = await create_topic(cluster, topic, 3)
+    led = next(p.partition for p in described.partitions if p.leader == FAILING)
+    name = f"{topic}/{led}"
+    await append(cluster, name, [b"before"], Acks.ALL)
+    async with without_standby(cluster):
+        world.disk.become_read_only()
+        await append(cluster, name, [b"meanwhile"], Acks.ALL)
+        found = await until_found(cluster, ("disk_error", FAILING), ("no_standby", -1))
+        failing = the(found, "disk_error")
+        leader = (await describe(cluster, topic)).partitions[led].leader
+
+        assert leader != FAILING
+        assert f"the disk of broker {FAILING} fails since" in failing.summary
+        assert "leadership of 1 partition transferred to other brokers" in failing.summary
+        assert f"broker {FAILING} led it in epoch 0, its writes have failed for" in said(failing)
+        assert "Read-only file system; mount the file system writable" in said(failing)
+        assert not causes_of(found) & {("command_overdue", FAILING), ("command_backlog", FAILING)}
+        assert_not_blamed(found, world.by_leader[WELL])
+
+        step = failing.next_step
+        assert f"Stop broker {FAILING}, repair the disk and mount it writable, and start" in step
+        await cluster.stop_broker(FAILING)
+        world.disk.mount_writable()
+        cluster.start_broker(FAILING)
+        await until_gone(cluster, "disk_error")
+    await until_in_sync(cluster, topic)
+    values = [record.value for record in await read(cluster, topic)]
+    assert values == [b"before", b"meanwhile"]

@@ -1,0 +1,357 @@
+"""Machines that give a broker too little: memory, CPU, a clock that is right, and clients that take
+too much. Each is named beside a second fault, a healthy partition is not blamed, and the step that
+`explain` suggests ends it.
+
+One cluster serves all of them: each test leaves it as it found it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from beside import beside
+from faults.compose_override import clock_setting
+from faults.own_clocks import CLOCK_FILE, clock_program, find_faketime
+from integration.clusters import running_cluster
+from integration.explaining import (
+    Pairs,
+    append,
+    assert_not_blamed,
+    causes_of,
+    create_pairs,
+    explained,
+    faults_of,
+    said,
+    the,
+    until_found,
+)
+from integration.logs import LogSince
+from integration.suggested_steps import until_gone, without_standby
+from integration.topics import create_topic, until_in_sync
+from integration.waiting import until
+from tidelog.caller_limits import CallerLimits
+from tidelog.errors import TidelogError
+from tidelog.inspection.model import Explanation, Finding
+from tidelog_runtime.local.cluster import LocalCluster, Programs
+
+TOPIC = "pairs"
+HOUR_MS = 3_600_000
+CONNECTIONS = 5_000
+# That one client may have, and those of services and tests from the same address meanwhile.
+MAX_CONNECTIONS = CallerLimits().max_connections_per_client
+OTHER_CONNECTIONS = 100
+# Of brokers that others do not hold with: 1 and 2 hold the healthy partition.
+SHORT = 3
+# Of records that use the memory up, and of those that only keep the broker busy.
+LARGE_BYTES, SMALL_BYTES = 900_000, 10_000
+# At its memory limit, until it is killed.
+PUSHED_SECONDS = 5
+# Of memory: a broker that could start no thread would end before it says how near its limit is.
+SPARE_BYTES = 64 << 20
+# Half the weight of another process.
+NICE = 3
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@dataclass
+class World:
+    cluster: LocalCluster
+    pairs: Pairs
+    clocks: Path | None
+
+    @property
+    def healthy(self) -> str:
+        return self.pairs[1, 2]
+
+    def pid(self, broker_id: int) -> int:
+        pid = self.cluster.broker_process(broker_id).pid
+        assert pid is not None
+        return pid
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    """Broker SHORT has a wall clock of its own, where libfaketime is installed: no other one, for
+    its waits end early in a process that is stopped meanwhile."""
+    directory = tmp_path_factory.mktemp("explain")
+    clocks, library = directory / "clocks", find_faketime()
+    programs = Programs()
+    if library is not None:
+        programs = Programs(broker=clock_program(clocks, library))
+        _set_clock(clocks, SHORT, 0)
+    with pytest.MonkeyPatch.context() as patched:
+        # Where brokers find the program that gives them their clock.
+        patched.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+        async with running_cluster(
+            directory / "cluster", programs=programs, broker_config={"lease_ttl_seconds": 5}
+        ) as cluster:
+            pairs = await create_pairs(cluster, TOPIC)
+            yield World(cluster, pairs, None if library is None else clocks)
+
+
+def _set_clock(clocks: Path, broker_id: int, ahead_s: int) -> None:
+    file = clocks / f"broker-{broker_id}" / CLOCK_FILE
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(clock_setting(ahead_s))
+
+
+async def test_the_clock_of_a_leader_an_hour_ahead(world: World) -> None:
+    if world.clocks is None:
+        pytest.skip("libfaketime is not installed")
+    cluster = world.cluster
+    async with without_standby(cluster):
+        _set_clock(world.clocks, SHORT, HOUR_MS // 1_000)
+        try:
+            found = await until_found(cluster, ("clock_skew", SHORT), ("no_standby", -1))
+            # What it doubts itself, it says as well.
+            found = await until_found(
+                cluster, ("clock_in_doubt", SHORT), ("clock_skew", SHORT), ("no_standby", -1)
+            )
+            healthy = await faults_of(cluster, world.healthy)
+        finally:
+            skewed = the(found, "clock_skew")
+            [named] = re.findall(r"Put the clock of broker (\d+) right", skewed.next_step)
+            _set_clock(world.clocks, int(named), 0)
+        assert skewed.severity == "warning"
+        assert f"the clock of broker {SHORT} is 1 h 0 min ahead of" in skewed.summary
+        assert {broker for cause, broker in causes_of(found) if cause == "clock_skew"} == {SHORT}
+        assert healthy == []
+        assert_not_blamed(found, world.healthy)
+        await until_gone(cluster, "clock_skew")
+        await until_gone(cluster, "clock_in_doubt")
+
+
+async def test_a_broker_that_runs_into_its_memory_limit(world: World) -> None:
+    cluster = world.cluster
+    log = LogSince(cluster.broker_process(SHORT).log_path)
+    async with without_standby(cluster):
+        pid = world.pid(SHORT)
+        _limit_memory(pid, SPARE_BYTES)
+        near = await until_found(cluster, ("memory_short", SHORT), ("no_standby", -1))
+        short = the(near, "memory_short")
+        assert short.severity == "warning"
+        assert "is near its memory limit" in short.summary
+        assert await faults_of(cluster, world.healthy) == []
+        _limit_memory(pid, spare_bytes=0)
+        async with _pushing(cluster, world.pairs[SHORT, 1], LARGE_BYTES, 0.05):
+            await asyncio.sleep(PUSHED_SECONDS)
+            # It may end by itself, or live on and reject requests; a container's kernel does this.
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            found = await until_found(cluster, ("replica_dead", SHORT), ("no_standby", -1))
+        assert log.text().count("Traceback") <= 1
+        dead = the(found, "replica_dead", SHORT)
+        assert "memory" in dead.summary.lower()
+        assert "was stopped" not in said(dead)
+        assert await faults_of(cluster, world.healthy) == []
+        # Its new process has the limit that this test has: none.
+        [named] = re.findall(
+            r"Raise the memory limit of broker (\d+) .*, and start it", dead.next_step
+        )
+        cluster.start_broker(int(named))
+        await until_gone(cluster, "replica_dead")
+        await until_gone(cluster, "memory_short")
+        await until_in_sync(cluster, TOPIC)
+
+
+def _limit_memory(pid: int, spare_bytes: int) -> None:
+    """To what it uses now, and so much."""
+    pages = Path(f"/proc/{pid}/statm").read_text().split()[0]
+    limit = int(pages) * resource.getpagesize() + spare_bytes
+    hard = resource.prlimit(pid, resource.RLIMIT_AS)[1]
+    resource.prlimit(pid, resource.RLIMIT_AS, (limit, hard))
+
+
+@asynccontextmanager
+async def _pushing(
+    cluster: LocalCluster, name: str, value_bytes: int, pause_seconds: float
+) -> AsyncIterator[None]:
+    """Batches, again and again, whatever becomes of them."""
+
+    async def push() -> None:
+        while True:
+            with suppress(TidelogError):
+                await append(cluster, name, [os.urandom(value_bytes) for _ in range(8)])
+            await asyncio.sleep(pause_seconds)
+
+    async with beside(*(push() for _ in range(3))):
+        yield
+
+
+async def test_brokers_that_get_too_little_cpu(world: World) -> None:
+    """One beside processes that use its processor up, one that is stopped again and again: each is
+    the second fault of the other."""
+    cluster, stopped = world.cluster, 2
+    alone = (await create_topic(cluster, "alone", 3, 1)).partitions
+    healthy = next(f"alone/{p.partition}" for p in alone if p.leader == 1)
+    with _stopped_again_and_again(world.pid(stopped)), _crowded(world.pid(SHORT)):
+        # Without a pause: its share of the processor is to be too little on a fast one, too.
+        async with _pushing(cluster, world.pairs[SHORT, 1], SMALL_BYTES, 0):
+            found = await until_found(
+                cluster, ("cpu_starved", SHORT), ("cpu_starved", stopped), timeout_seconds=60
+            )
+            assert await faults_of(cluster, healthy) == []
+    for broker_id in (SHORT, stopped):
+        starved = the(found, "cpu_starved", broker_id)
+        assert "gets too little CPU" in starved.summary
+        assert "end what else runs on its machine" in starved.next_step
+        assert "or what stops its process again and again" in starved.next_step
+    assert ("cpu_starved", 1) not in causes_of(found)
+    assert_not_blamed(found, healthy)
+    # Both were ended above.
+    await until_gone(cluster, "cpu_starved")
+    await until_in_sync(cluster, TOPIC)
+
+
+# A process of its own: the event loop of the test is late where the machine is busy, and the
+# broker would get more of the processor than it is to get.
+_STOP_AND_GO = """
+import os, signal, sys, time
+while True:
+    os.kill(int(sys.argv[1]), signal.SIGSTOP)
+    time.sleep(1.35)
+    os.kill(int(sys.argv[1]), signal.SIGCONT)
+    time.sleep(0.15)
+"""
+
+
+@contextmanager
+def _stopped_again_and_again(pid: int) -> Iterator[None]:
+    """As cpulimit does, with a tenth of a processor."""
+    stopping = subprocess.Popen([sys.executable, "-c", _STOP_AND_GO, str(pid)])
+    try:
+        yield
+    finally:
+        stopping.kill()
+        stopping.wait()
+        os.kill(pid, signal.SIGCONT)
+
+
+@contextmanager
+def _crowded(pid: int) -> Iterator[None]:
+    """Processes that use up the one processor that this one may use, and come before it: it gets
+    a fifth of it, by which it can still say so."""
+    processor = max(os.sched_getaffinity(0))
+    autogroup = Path(f"/proc/{pid}/autogroup")
+    _place(pid, {processor}, NICE)
+    with suppress(OSError):
+        autogroup.write_text(str(NICE))
+    endless = [sys.executable, "-c", "while True: pass"]
+    # Sessions of their own: where the kernel shares the processor among sessions.
+    others = [subprocess.Popen(endless, start_new_session=True) for _ in range(2)]
+    try:
+        for other in others:
+            os.sched_setaffinity(other.pid, {processor})
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+        # Without the privilege it stays the last one, on a machine where nothing is before it.
+        with suppress(OSError):
+            autogroup.write_text("0")
+        _place(pid, os.sched_getaffinity(0), 0)
+
+
+def _place(pid: int, processors: set[int], nice: int) -> None:
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(PermissionError, ProcessLookupError):
+            os.sched_setaffinity(int(thread.name), processors)
+            os.setpriority(os.PRIO_PROCESS, int(thread.name), nice)
+
+
+_CLIENT = """
+import resource, socket, sys, time
+host, port, number = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+# HTTP/2 connections as a gRPC client opens them, without any request.
+opening = b"PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+held = []
+while len(held) < number:
+    held.append(socket.create_connection((host, port), timeout=30))
+    held[-1].sendall(opening)
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+async def test_five_thousand_connections_of_one_client(world: World) -> None:
+    cluster = world.cluster
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if hard < 2 * CONNECTIONS:
+        pytest.skip(f"no process may have more than {hard} open files here")
+    pid = world.pid(SHORT)
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (before[1], before[1]))
+    host, _, port = cluster.broker_address(SHORT).rpartition(":")
+    async with without_standby(cluster):
+        client = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", _CLIENT, host, port, str(CONNECTIONS)),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert client.stdin is not None
+        assert client.stdout is not None
+        try:
+            async with asyncio.timeout(60):
+                assert await client.stdout.readline() == b"open\n"
+            await until_found(cluster, ("many_connections", SHORT), ("no_standby", -1))
+
+            async def bounded() -> Explanation | None:
+                found = await explained(cluster)
+                many = the(found, "many_connections", SHORT)
+                is_bounded = _count(many) <= MAX_CONNECTIONS + OTHER_CONNECTIONS
+                return found if is_bounded and _closed(many) else None
+
+            looks = [await until(bounded, "idle connections beyond the limit are closed")]
+            # It is not now this and now that.
+            for _ in range(3):
+                await asyncio.sleep(0.5)
+                looks.append(await explained(cluster))
+            healthy = await faults_of(cluster, world.healthy)
+        finally:
+            # As the finding suggests.
+            client.stdin.close()
+            await client.wait()
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+        for look in looks:
+            assert look is not None
+            many = the(look, "many_connections", SHORT)
+            assert f"max_connections_per_client is {MAX_CONNECTIONS:,}" in many.summary
+            assert _count(many) <= MAX_CONNECTIONS + OTHER_CONNECTIONS
+            assert _closed(many) >= CONNECTIONS - MAX_CONNECTIONS
+            assert "from 127.0.0.1" in many.summary
+            assert "close those that it does not use" in many.next_step
+            assert "network" not in said(many)
+            of_it = {f.cause for f in look.findings if f.broker == SHORT and f.severity != "info"}
+            assert of_it == {"many_connections"}
+            assert_not_blamed(look, world.healthy)
+        assert healthy == []
+        await until_gone(cluster, "many_connections")
+
+
+def _count(many: Finding) -> int:
+    [number] = re.findall(r"holds ([\d,]+) connections of one client", many.summary)
+    return int(number.replace(",", ""))
+
+
+def _closed(many: Finding) -> int:
+    """0: none is reported."""
+    found = re.findall(
+        r"rejected ([\d,]+) requests or idle connections of client 127.0.0.1", said(many)
+    )
+    return int(found[0].replace(",", "")) if found else 0

@@ -1,0 +1,247 @@
+"""A metadata store of three members that gets into trouble, beside a second fault: each is named,
+a healthy partition is not blamed, and the step that `explain` suggests ends it.
+
+One cluster serves all of them: each test leaves it as it found it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+
+import pytest
+import pytest_asyncio
+
+from beside import beside
+from integration.clusters import running_cluster
+from integration.etcd_members import EtcdMember, EtcdMembers, etcdctl, running_etcd
+from integration.explaining import (
+    Pairs,
+    assert_not_blamed,
+    causes_of,
+    create_pairs,
+    explained,
+    faults_of,
+    said,
+    the,
+    tidelog,
+    until_found,
+)
+from integration.suggested_steps import until_gone
+from integration.topics import until_in_sync
+from integration.waiting import until
+from tidelog.cli.exit_status import ExitStatus
+from tidelog_runtime.local.cluster import LocalCluster
+
+TOPIC = "pairs"
+# Small enough to be used up in a moment.
+QUOTA_BYTES = 4 << 20
+FILLER_BYTES = 100_000
+# A service that asks nothing probes the store after 5 s without an answer, so that every stop is
+# noticed by all of them; meanwhile etcd elects a leader, and leases are taken again.
+STOPS_SECONDS, RUNS_SECONDS = 6, 3
+SLOW_NOW = "elections and ISR changes take as long, and leases may end"
+# The broker that dies besides.
+DEAD = 3
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@dataclass
+class World:
+    cluster: LocalCluster
+    etcd: EtcdMembers
+    pairs: Pairs
+
+    @property
+    def healthy(self) -> str:
+        """A partition that the dead broker does not hold."""
+        return self.pairs[1, 2]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    directory = tmp_path_factory.mktemp("explain")
+    async with running_etcd(directory / "etcd", quota_bytes=QUOTA_BYTES) as etcd:
+        endpoints = {"etcd_endpoints": etcd.addresses}
+        async with running_cluster(
+            directory / "cluster",
+            broker_config=endpoints,
+            controller_config={**endpoints, "leader_balance": False},
+            etcd=etcd.addresses[0],
+        ) as cluster:
+            yield World(cluster, etcd, await create_pairs(cluster, TOPIC))
+
+
+@pytest_asyncio.fixture(autouse=True, loop_scope="module")
+async def everything_runs_again(world: World) -> AsyncIterator[None]:
+    """A test that fails between a fault and its repair leaves the next ones a sound cluster."""
+    yield
+    world.etcd.resume_all()
+    await _make_room(world.etcd)
+    if not world.cluster.broker_process(DEAD).running:
+        world.cluster.start_broker(DEAD)
+    await world.cluster.ready()
+    await until_in_sync(world.cluster, TOPIC)
+
+
+@asynccontextmanager
+async def dead_broker(cluster: LocalCluster) -> AsyncIterator[None]:
+    """The second fault."""
+    await cluster.kill(DEAD)
+    yield
+    cluster.start_broker(DEAD)
+
+
+@pytest.mark.parametrize("how", ["ended", "cut off"])
+async def test_one_of_three_members_is_missing(world: World, how: str) -> None:
+    cluster, [away, *others] = world.cluster, _members(world.etcd, how)
+    # That a store was slow is reported for a minute: also of the test before.
+    before = causes_of(await explained(cluster))
+    async with dead_broker(cluster):
+        if how == "ended":
+            await away.process.kill()
+        else:
+            away.process.pause()
+        # On a busy machine another one may seem to be away for a moment.
+        found = await until_found(
+            cluster,
+            ("store_member_unreachable", -1),
+            ("replica_dead", DEAD),
+            saying=(f"member {away.address} of",),
+            missing=tuple(f"member {member.address} of" for member in others),
+        )
+        lost = the(found, "store_member_unreachable")
+        assert lost.severity == "warning"
+        assert f"member {away.address} of the metadata store is down or cut off" in lost.summary
+        assert not any(member.address in said(lost) for member in others)
+        new = {cause for cause, _ in causes_of(found) - before}
+        assert not {"store_unreachable", "store_slow"} & new
+        assert await faults_of(cluster, world.healthy) == []
+        assert_not_blamed(found, world.healthy)
+        # The step that is suggested, and what it finds there.
+        [address] = re.findall(r"Check the etcd process at (\S+) ", lost.next_step)
+        process = world.etcd.at(address).process
+        assert process.running == (how == "cut off")
+        world.etcd.resume_all()
+        await until_gone(cluster, "store_member_unreachable")
+
+
+def _members(etcd: EtcdMembers, how: str) -> Sequence[EtcdMember]:
+    """Another one comes first for each kind of fault."""
+    return etcd.members if how == "ended" else etcd.members[::-1]
+
+
+async def test_a_store_without_room(world: World) -> None:
+    cluster = world.cluster
+    # The broker that dies leads again, as before it died in other tests.
+    status, output = await tidelog(cluster, "leaders", "elect-preferred")
+    assert status == ExitStatus.DONE, output
+    await until_gone(cluster, "not_preferred_leader")
+    await _fill(world.etcd)
+    # Nothing is written: it is noticed all the same.
+    quiet = await until_found(cluster, ("store_full", -1))
+    critical = {finding.cause for finding in quiet.findings if finding.severity == "critical"}
+    assert critical == {"store_full"}
+    async with dead_broker(cluster):
+        found = await until_found(
+            cluster, ("store_full", -1), ("replica_dead", DEAD), ("no_leader", DEAD)
+        )
+        full = the(found, "store_full")
+        assert full.severity == "critical"
+        assert "answers reads and takes no writes" in full.summary
+        # By the alarm, or by a write that was rejected: whichever a service asked for last.
+        reasons = [line for line in full.evidence if " says, for " in line]
+        assert reasons
+        assert all(re.search("alarm NOSPACE|database space exceeded", line) for line in reasons)
+        assert "store_full" in the(found, "no_leader", DEAD).because
+        assert "store_unreachable" not in {cause for cause, _ in causes_of(found)}
+        assert await faults_of(cluster, world.healthy) == []
+        await _carry_out(world.etcd, full.next_step)
+        await until_gone(cluster, "store_full")
+        # A leader is elected, which the store has to take.
+        await until_gone(cluster, "no_leader")
+
+
+async def _fill(etcd: EtcdMembers) -> None:
+    """One key again and again, as a program does whose history nothing compacts."""
+    value = "x" * FILLER_BYTES
+    for _ in range(2 * QUOTA_BYTES // FILLER_BYTES):
+        try:
+            await etcdctl(etcd, "put", "other/key", value)
+        except AssertionError as error:
+            assert "database space exceeded" in str(error)  # noqa: PT017
+            return
+    pytest.fail("etcd takes more than its quota")
+
+
+async def _make_room(etcd: EtcdMembers) -> None:
+    """Where a test failed before it did."""
+    if "NOSPACE" not in await etcdctl(etcd, "alarm", "list"):
+        return
+    # It is compacted already where the test got so far.
+    with suppress(AssertionError):
+        await etcdctl(etcd, "compact", await _revision(etcd))
+    await etcdctl(etcd, "defrag", "--cluster")
+    await etcdctl(etcd, "alarm", "disarm")
+
+
+async def _revision(etcd: EtcdMembers) -> str:
+    status = json.loads(await etcdctl(etcd, "endpoint", "status", "--write-out=json"))
+    return str(max(member["Status"]["header"]["revision"] for member in status))
+
+
+async def _carry_out(etcd: EtcdMembers, next_step: str) -> None:
+    """The commands of etcdctl that it quotes, one after the other."""
+    revision = await _revision(etcd)
+    commands = [c.split() for c in re.findall(r"`etcdctl ([^`]*)`", next_step)]
+    assert [command[0] for command in commands] == ["compact", "endpoint", "defrag", "alarm"]
+    for command in commands:
+        await etcdctl(etcd, *(revision if word == "REVISION" else word for word in command))
+
+
+async def test_a_store_that_stops_again_and_again(world: World) -> None:
+    """Of two members, so that there is no quorum. The last test: elections are reported for 45 s
+    after the last one."""
+    cluster = world.cluster
+    async with dead_broker(cluster):
+        async with beside(_stop_and_go(world.etcd)):
+            found = await until_found(
+                cluster,
+                ("store_slow", -1),
+                ("repeated_elections", -1),
+                ("replica_dead", DEAD),
+                # Of now: that it was slow in the tests before this one is a note.
+                saying=(SLOW_NOW,),
+                timeout_seconds=60,
+            )
+            assert the(found, "store_slow").next_step.startswith("Look at etcd's process and disk")
+            assert any("store_slow" in root for root in the(found, "repeated_elections").because)
+            # Nobody else is at fault, and what the dead broker causes is not the store's.
+            assert not the(found, "replica_dead", DEAD).because
+            # A broker whose lease has ended because of the store may not be registered yet.
+            others = [f for f in found.findings if f.broker not in (-1, DEAD)]
+            faults = [f for f in others if f.severity != "info"]
+            assert {f.cause for f in faults} <= {"broker_unregistered"}, faults
+        world.etcd.resume_all()
+        # Its processes run again.
+        await until(partial(_is_quick, cluster), "explain says that the store is quick")
+
+
+async def _is_quick(cluster: LocalCluster) -> bool:
+    slow = [f for f in (await explained(cluster)).findings if f.cause.startswith("store_")]
+    return all(finding.severity == "info" for finding in slow)
+
+
+async def _stop_and_go(etcd: EtcdMembers) -> None:
+    while True:
+        for member in etcd.members[:2]:
+            member.process.pause()
+        await asyncio.sleep(STOPS_SECONDS)
+        for member in etcd.members[:2]:
+            member.process.resume()
+        await asyncio.sleep(RUNS_SECONDS)

@@ -1,0 +1,91 @@
+"""Replicas of one partition that are damaged at different batches: no disk has all records, and
+together they have. None drops what another one cannot read, and in the end each has everything."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from integration.bit_flips import flip_a_bit
+from integration.clusters import running_cluster
+from integration.explaining import tidelog
+from integration.logs import LogSince
+from integration.topics import create_topic, new_name, partition_of, read, until_in_sync
+from integration.waiting import until
+from tidelog.batch import is_damaged
+from tidelog.cli.exit_status import ExitStatus
+from tidelog.client import Producer
+from tidelog.log_dump import dump_log
+from tidelog_runtime.demo.replicas import find_replica
+from tidelog_runtime.local.cluster import LocalCluster
+
+VALUES = [b"%d " % number + bytes(2_000) for number in range(12)]
+EARLY, MIDDLE, LATE = 2, 6, 9
+# The scrub checks what is on the disk, and leaves what is only in memory to the next pass.
+FLUSHED_SOON = {"flush_interval_ms": 500}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalCluster]:
+    directory = tmp_path_factory.mktemp("two-damaged")
+    async with running_cluster(directory, controllers=1, broker_config=FLUSHED_SOON) as running:
+        yield running
+
+
+def unreadable(replica: Path) -> list[int]:
+    """The positions of batches whose records are not there."""
+    return [
+        info.position
+        for _, info in dump_log(replica)
+        if info.fault is not None or info.header is None or is_damaged(info.header)
+    ]
+
+
+async def until_found(cluster: LocalCluster, logs: Mapping[int, LogSince]) -> None:
+    """Scrubs of these brokers begin at once, and again until each has found its damage."""
+
+    async def look() -> bool:
+        waiting = [b for b, log in logs.items() if not log.told("replica_damaged", "completed")]
+        for status, printed in await asyncio.gather(
+            *(tidelog(cluster, "brokers", "scrub", str(b), "--full-rate") for b in waiting)
+        ):
+            assert status == ExitStatus.DONE, printed
+        return not waiting
+
+    await until(look, f"brokers {sorted(logs)} report their damage")
+
+
+@pytest.mark.parametrize(
+    "damaged_batches", [(EARLY, LATE), (LATE, EARLY), (EARLY, LATE, MIDDLE), (LATE, EARLY, MIDDLE)]
+)
+async def test_no_record_is_lost_that_any_replica_holds(
+    cluster: LocalCluster, damaged_batches: tuple[int, ...]
+) -> None:
+    """The first is the leader's; each record is a batch."""
+    topic = await create_topic(cluster, new_name("sea"), 1, replication_factor=len(damaged_batches))
+    async with Producer(cluster.bootstrap, linger_ms=0) as producer:
+        for value in VALUES:
+            await (await producer.send(topic.name, value, partition=0))
+    await until_in_sync(cluster, topic.name)
+    found = await partition_of(cluster, topic.name)
+    brokers = sorted(found.replicas, key=lambda broker_id: broker_id != found.leader)
+    replicas = {
+        b: find_replica(cluster.broker_data_dir(b), topic.name, 0, topic.topic_id) for b in brokers
+    }
+    logs = {b: LogSince(cluster.broker_process(b).log_path) for b in brokers}
+
+    for broker_id, batch in zip(brokers, damaged_batches, strict=True):
+        flip_a_bit(replicas[broker_id], batch)
+    assert all(len(unreadable(replica)) == 1 for replica in replicas.values())
+    await until_found(cluster, logs)
+
+    async def look() -> bool:
+        return not any(map(unreadable, replicas.values()))
+
+    await until(look, f"each replica of {topic.name} has all records")
+    await until_in_sync(cluster, topic.name)
+    assert [record.value for record in await read(cluster, topic.name)] == VALUES

@@ -1,0 +1,174 @@
+"""A sector that the disk cannot read costs the batches that lie on it, and a disk that rejects
+writes costs nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from dataclasses import replace
+
+import pytest
+
+from tidelog.errors import RecordsDamagedError
+from tidelog.state_changes.event import Kind
+from tidelog_broker.damage.batch_sealer import UNREADABLE_PAUSE_S
+from tidelog_broker.log.errors import LogError
+from tidelog_broker.partition.partition import Partition
+from tidelog_runtime.metadata.schema import NOT_WHOLE
+from unit.broker.broker_parts import KEY, append, commit
+from unit.broker.damage.test_only_copies import ALONE, consume, led_by_another
+from unit.broker.damage.test_replica_repair import SEGMENT, Broker
+from unit.broker.fake_log import state
+from unit.broker.log.memory_disk import MemoryFile
+
+RECORD = bytes(2000)
+# In the second of three records.
+BAD_AT = 3000
+
+
+async def three_alone() -> tuple[Broker, Partition]:
+    broker = Broker()
+    partition = await broker.has(ALONE)
+    append(partition, *[RECORD] * 3)
+    return broker, partition
+
+
+def damaged_range(partition: Partition, offset: int) -> tuple[int, int]:
+    """What a consumer that reads there is told."""
+    with pytest.raises(RecordsDamagedError) as damaged:
+        consume(partition, offset)
+    return damaged.value.first_offset, damaged.value.next_offset
+
+
+async def test_the_only_copy_leads_on_and_loses_the_batch_on_a_bad_sector_alone() -> None:
+    broker, partition = await three_alone()
+    broker.disk.spoil(SEGMENT, BAD_AT)
+    broker.read(partition)
+    await asyncio.sleep(2 * UNREADABLE_PAUSE_S)
+    assert partition.leading is not None
+    assert broker.stored() == ALONE
+    assert consume(partition, 0) == [0]
+    assert damaged_range(partition, 1) == (1, 2)
+    append(partition, b"more")
+    assert consume(partition, 2) == [2, 3]
+    (told,) = broker.replicas.told(Kind.BATCH_DAMAGED)
+    assert told.details["first_offset"] == 1
+    await broker.stop()
+
+
+async def test_the_next_incarnation_reads_what_was_copied_off_the_bad_sector() -> None:
+    broker, partition = await three_alone()
+    broker.disk.spoil(SEGMENT, BAD_AT)
+    broker.read(partition)
+    await asyncio.sleep(2 * UNREADABLE_PAUSE_S)
+    again = await broker.restart()
+    assert again.replicas.damaged == []
+    assert again.replicas.logs.damaged_batches.of(KEY) == [(1, 2)]
+    await again.stop()
+
+
+async def test_a_sector_that_can_be_read_a_moment_later_costs_nothing() -> None:
+    broker, partition = await three_alone()
+    broker.disk.spoil(SEGMENT, BAD_AT)
+    broker.read(partition)
+    broker.disk.names[SEGMENT].bad.clear()
+    await asyncio.sleep(2 * UNREADABLE_PAUSE_S)
+    assert consume(partition, 0) == [0, 1, 2]
+    assert broker.replicas.told(Kind.BATCH_DAMAGED) == []
+    await broker.stop()
+
+
+async def test_a_segment_that_is_missing_in_the_only_copy_is_one_unreadable_stretch() -> None:
+    broker, partition = await three_alone()
+    broker.disk.remove(SEGMENT)
+    broker.replicas.logs._files.forget(SEGMENT)
+    broker.read(partition)
+    await asyncio.sleep(2 * UNREADABLE_PAUSE_S)
+    append(partition, b"more")
+    assert damaged_range(partition, 0) == (0, 3)
+    assert consume(partition, 3) == [3]
+    await broker.stop()
+
+
+async def test_a_start_reads_around_a_bad_sector_of_the_only_copy() -> None:
+    broker, _ = await three_alone()
+    broker.disk.spoil(SEGMENT, BAD_AT)
+    again = await broker.restart()
+    (damaged,) = again.replicas.damaged
+    assert damaged.unless_sole
+    again.repair.keep_only_copies([damaged])
+    partition = await again.has(replace(ALONE, leader_epoch=ALONE.leader_epoch + 1))
+    assert consume(partition, 0) == [0]
+    assert damaged_range(partition, 1) == (1, 2)
+    assert consume(partition, 2) == [2]
+    await again.stop()
+
+
+async def test_a_follower_copies_what_a_bad_sector_held_and_keeps_what_lies_behind() -> None:
+    broker = Broker()
+    partition = await broker.has(state())
+    commit(partition, *[RECORD] * 3)
+    broker.disk.spoil(SEGMENT, BAD_AT)
+    broker.read(partition)
+    await asyncio.sleep(1)
+    assert broker.stored().isr[0].broker_epoch == NOT_WHOLE
+    assert not broker.replicas.logs.is_out(KEY)
+    await broker.has(led_by_another(state()))
+    assert partition.fetch_position().fetch_offset == 1
+    assert partition.log.log_end_offset == 3
+    await broker.stop()
+
+
+async def test_files_beside_the_segments_on_bad_sectors_are_made_again() -> None:
+    broker, _ = await three_alone()
+    for path in list(broker.disk.names):
+        if path.parent == SEGMENT.parent and path != SEGMENT:
+            broker.disk.spoil(path, 0)
+    again = await broker.restart()
+    assert again.replicas.damaged == []
+    partition = await again.has(replace(ALONE, leader_epoch=ALONE.leader_epoch + 1))
+    assert consume(partition, 0) == [0, 1, 2]
+    await again.stop()
+
+
+async def test_a_write_that_the_disk_of_the_only_copy_rejects_loses_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker, partition = await three_alone()
+
+    def read_only(*_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(SEGMENT))
+
+    with monkeypatch.context() as mounted:
+        mounted.setattr(MemoryFile, "write_at", read_only)
+        with pytest.raises(LogError) as rejected:
+            append(partition, b"x")
+        error = broker.replicas.manager.replica_failed(partition, rejected.value)
+        assert error.retriable
+        await asyncio.sleep(5)
+        assert consume(partition, 0) == [0, 1, 2]
+        assert broker.replicas.manager.disk.of(KEY) is not None
+    assert broker.stored() == ALONE
+    append(partition, b"x")
+    assert consume(partition, 3) == [3]
+    await broker.stop()
+
+
+async def test_a_leader_whose_disk_rejects_writes_resigns_where_another_can_lead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = Broker()
+    partition = await broker.has(state())
+
+    def read_only(*_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(SEGMENT))
+
+    with monkeypatch.context() as mounted:
+        mounted.setattr(MemoryFile, "write_at", read_only)
+        with pytest.raises(LogError) as rejected:
+            append(partition, b"x")
+        broker.replicas.manager.replica_failed(partition, rejected.value)
+        assert partition.leading is None
+    await asyncio.sleep(1)
+    assert broker.stored() != state()
+    await broker.stop()

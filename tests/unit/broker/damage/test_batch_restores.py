@@ -1,0 +1,220 @@
+"""A leader copies what it cannot read from its followers in sync, and its readers wait for that."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.errors import RecordsDamagedError
+from tidelog.model import NO_EPOCH, NO_OFFSET, Batch
+from tidelog.state_changes.event import Kind
+from tidelog_broker.damage import batch_restores
+from tidelog_broker.damage.batch_restores import BatchRestores
+from tidelog_broker.partition.range_digest import BatchSummary, RangeDigest
+from tidelog_broker.replication.transport import DivergedRange, ReportedDigest
+from tidelog_broker.storage.damaged_batches import OffsetRange
+from unit.broker.broker_parts import DATA, KEY, Replicas, append, fetch_by
+from unit.broker.fake_log import state
+from unit.broker.log.builders import FakeClock
+
+FOUND = OffsetRange(1, 2)
+WANTED = [DivergedRange(KEY, 1, 2, wants_contents=True)]
+LED = state(replicas=(1, 2, 3), isr=(1, 2, 3), min_isr=1)
+
+
+class Leader:
+    """Broker 1 leads three batches, the second of which its disk has damaged."""
+
+    def __init__(self) -> None:
+        self.replicas = Replicas()
+        self.replicas.logs.damaged_batches.prepare()
+        replicas = self.replicas
+        self.clock = FakeClock()
+        self.restores = BatchRestores(replicas.logs, replicas.manager, self.clock)
+        self.agreed = 3
+
+    async def start(self) -> Leader:
+        self.partition = await self.replicas.lead(wanted=LED)
+        append(self.partition, *[bytes(100)] * 3)
+        self.sound = self.log_batches()
+        for follower in (2, 3):
+            fetch_by(self.partition, follower)
+        self.seal()
+        return self
+
+    def log_batches(self) -> list[Batch]:
+        return list(self.partition.log.read(0, max_bytes=1 << 20, up_to=3))
+
+    def seal(self) -> None:
+        log = self.replicas.logs.log_of(KEY)
+        assert log is not None
+        (segment,) = (p for p in self.replicas.memory.names if p.suffix == ".log")
+        data = self.replicas.memory.names[segment].data
+        data[len(data) // 2] ^= 1
+        evidence = self.replicas.logs.damaged_batches.evidence_of(self.partition.name, KEY)
+        check = log.begin_seal(segment, evidence, copies=False)
+        assert check is not None
+        check.run()
+        log.finish_seal(check)
+
+    def wanted(self, follower: int = 2) -> list[DivergedRange]:
+        self.sleep(batch_restores.PAUSE_MS)
+        return list(self.restores.wanted(follower, lambda _: self.agreed))
+
+    def sleep(self, ms: int) -> None:
+        self.clock.now_ms += ms
+
+    def sends(self, *batches: Batch, follower: int = 2) -> bool:
+        summaries = [BatchSummary.of(self.sound[1].header)]
+        report = ReportedDigest(KEY, RangeDigest(1, 2, 0), summaries, contents=batches)
+        return self.restores.received(follower, report)
+
+    def reads(self) -> bool:
+        """Whether a consumer gets the batch."""
+        try:
+            answer = self.partition.read_for_consumer(1, NO_EPOCH, 1 << 20)
+        except RecordsDamagedError:
+            return False
+        return list(answer.batches) == self.sound[1:]
+
+    def waits(self) -> bool:
+        return self.restores.is_coming(self.partition, FOUND)
+
+
+@pytest.fixture
+async def leads() -> Leader:
+    return await Leader().start()
+
+
+async def test_a_follower_in_sync_is_asked_for_what_the_leader_cannot_read(leads: Leader) -> None:
+    assert not leads.reads()
+    assert leads.wanted() == WANTED
+    assert leads.sends(leads.sound[1])
+    assert leads.reads()
+    assert leads.log_batches() == leads.sound
+    assert leads.replicas.logs.damaged_batches.of(KEY) == []
+    assert leads.partition.leading is not None
+    assert leads.wanted() == []
+
+
+async def test_that_is_reported_and_the_evidence_is_of_repaired_damage(leads: Leader) -> None:
+    leads.wanted()
+    leads.sends(leads.sound[1])
+    (told,) = leads.replicas.told(Kind.REPLICA_REPAIRED)
+    assert (told.details["first_offset"], told.details["other_broker"]) == (1, 2)
+    leads.replicas.logs.damaged_batches.sweep()
+    (file,) = leads.replicas.memory.list_names(DATA / "evidence")
+    assert file.endswith(".repaired")
+
+
+async def test_one_that_is_not_in_sync_or_not_known_to_agree_is_not_asked(leads: Leader) -> None:
+    leads.partition.take(
+        state(replicas=(1, 2, 3), isr=(1, 2), min_isr=1), 11, broker_epoch=101, now_ms=1
+    )
+    assert leads.wanted(3) == []
+    leads.agreed = 1
+    assert leads.wanted(2) == []
+
+
+async def test_what_was_not_asked_for_or_comes_too_late_is_not_taken(leads: Leader) -> None:
+    assert leads.sends(leads.sound[1])
+    assert not leads.reads()
+    leads.wanted()
+    leads.partition.stop_leading()
+    leads.sends(leads.sound[1])
+    assert leads.replicas.logs.damaged_batches.of(KEY) == [FOUND]
+
+
+async def test_readers_wait_for_what_each_follower_may_have(leads: Leader) -> None:
+    assert leads.waits()
+    assert leads.wanted() == WANTED
+    assert leads.wanted(3) == WANTED
+    leads.sends()
+    assert leads.waits()
+    leads.sends(follower=3)
+    assert not leads.waits()
+
+
+async def test_readers_wait_no_longer_for_a_follower_that_sends_nothing(leads: Leader) -> None:
+    leads.wanted()
+    leads.sends()
+    leads.wanted(3)
+    leads.sleep(batch_restores.WAIT_MS - 1)
+    assert leads.waits()
+    leads.sleep(1)
+    assert not leads.waits()
+
+
+async def test_readers_do_not_wait_for_ever_for_a_follower_that_cannot_be_asked(
+    leads: Leader,
+) -> None:
+    assert leads.waits()
+    leads.sleep(batch_restores.WAIT_MS)
+    assert not leads.waits()
+
+
+async def test_a_session_without_the_partition_leaves_the_request_to_the_other(
+    leads: Leader,
+) -> None:
+    leads.sleep(batch_restores.PAUSE_MS)
+    assert list(leads.restores.wanted(2, lambda _: NO_OFFSET)) == []
+    assert list(leads.restores.wanted(2, lambda _: leads.agreed)) == WANTED
+
+
+async def test_nobody_waits_for_the_only_copy(leads: Leader) -> None:
+    alone = state(replicas=(1,), isr=(1,), min_isr=1)
+    leads.partition.take(alone, 11, broker_epoch=101, now_ms=1)
+    assert not leads.waits()
+
+
+async def test_a_follower_is_asked_again_but_seldom_once_it_lacks_it_too(leads: Leader) -> None:
+    assert leads.wanted() == WANTED
+    assert leads.wanted() == []
+    leads.sleep(batch_restores.RETRY_MS)
+    assert leads.wanted() == WANTED
+    leads.sends()
+    leads.sleep(batch_restores.RETRY_MS)
+    assert leads.wanted() == []
+    leads.sleep(batch_restores.SLOW_RETRY_MS)
+    assert leads.wanted() == WANTED
+    leads.sends(leads.sound[1])
+    assert leads.reads()
+
+
+async def test_a_follower_that_was_out_of_the_isr_as_it_answered_is_asked_again(
+    leads: Leader,
+) -> None:
+    assert leads.wanted() == WANTED
+    without = state(replicas=(1, 2, 3), isr=(1, 3), min_isr=1)
+    leads.partition.take(without, 11, broker_epoch=101, now_ms=1)
+    leads.sends(leads.sound[1])
+    assert not leads.reads()
+    leads.partition.take(LED, 12, broker_epoch=101, now_ms=1)
+    leads.sleep(batch_restores.RETRY_MS)
+    assert leads.wanted() == WANTED
+
+
+async def test_another_batch_is_not_taken_and_counts_as_none(leads: Leader) -> None:
+    leads.wanted()
+    leads.sends(leads.sound[2])
+    assert not leads.reads()
+    leads.wanted(3)
+    leads.sends(follower=3)
+    assert not leads.waits()
+
+
+async def test_a_batch_that_was_copied_unreadable_is_asked_for_once_a_reader_meets_it(
+    leads: Leader,
+) -> None:
+    leads.replicas.logs.damaged_batches.cut(KEY, 0)  # of no damage to this disk
+    assert leads.wanted() == []
+    assert leads.waits()
+    assert leads.wanted() == WANTED
+    leads.sends(leads.sound[1])
+    assert leads.reads()
+    assert leads.wanted() == []
+
+
+async def test_what_readers_meet_is_bounded(leads: Leader) -> None:
+    for offset in range(10, 10 + batch_restores.MAX_NOTED):
+        assert leads.restores.is_coming(leads.partition, OffsetRange(offset, offset + 1))
+    assert not leads.restores.is_coming(leads.partition, OffsetRange(1000, 1001))

@@ -1,0 +1,215 @@
+"""A full disk: state files are written in the room that is kept for them, appends are not."""
+
+import errno
+import os
+import random
+from pathlib import Path, PurePath
+
+import pytest
+from structlog.testing import capture_logs
+
+from tidelog.inspection.model import RESERVE_FILES
+from tidelog_broker.damage.disk_reports import disk_probe
+from tidelog_broker.log.config import LogConfig
+from tidelog_broker.log.disk import OsDisk
+from tidelog_broker.log.disk_reserve import (
+    REFILL_INTERVAL_MS,
+    RESERVE,
+    RESERVE_FILE_BYTES,
+    ReservedDisk,
+    with_reserve,
+)
+from tidelog_broker.log.errors import LogStorageError, describe_os_error
+from tidelog_broker.log.log import Log
+from tidelog_broker.storage.data_directory import DataDirectory
+from unit.broker.log.builders import FakeClock, batch_at, open_log
+from unit.broker.log.memory_disk import MemoryDisk
+
+DATA = PurePath("/data")
+SMALL = LogConfig(segment_bytes=4_000, retention_bytes=8_000)
+WHOLE = RESERVE_FILES * RESERVE_FILE_BYTES
+
+
+class Machine:
+    def __init__(self) -> None:
+        self.memory = MemoryDisk()
+        self.clock = FakeClock()
+        self.disk = self.started()
+
+    def started(self) -> ReservedDisk:
+        return with_reserve(self.memory, DATA, self.clock)
+
+    def later(self) -> None:
+        self.clock.now_ms += REFILL_INTERVAL_MS
+
+    @property
+    def reserved_bytes(self) -> int:
+        paths = self.memory.paths()
+        return sum(self.memory.file_size(p) for p in paths if p.parent == DATA / RESERVE)
+
+
+def directory_of(disk: ReservedDisk) -> DataDirectory:
+    rng = random.Random(1)
+    return DataDirectory.open(disk, DATA, broker_id=1, boot_id="boot 1", rng=rng)
+
+
+def full_log(machine: Machine) -> Log:
+    """Of which retention keeps the smaller part, on a disk without room."""
+    log = open_log(machine.disk, config=SMALL)
+    for offset in range(40):
+        log.append([batch_at(offset, size=1_000)])
+    machine.memory.space = 0
+    return log
+
+
+def test_retention_frees_a_full_disk_and_appends_go_on() -> None:
+    machine = Machine()
+    log = full_log(machine)
+    with pytest.raises(LogStorageError, match="No space left"):
+        log.append([batch_at(40)])
+    machine.later()
+    assert log.delete_old_segments(None, 40) > 0
+    assert log.log_start_offset > 0
+    machine.later()
+    log.append([batch_at(40)])
+    assert machine.reserved_bytes == WHOLE
+
+
+def test_a_follower_deletes_on_a_full_disk_what_its_leader_has_deleted() -> None:
+    log = full_log(Machine())
+    assert log.delete_below(40) > 0
+
+
+def test_a_broker_starts_on_a_full_disk() -> None:
+    machine = Machine()
+    directory_of(machine.disk).begin_registration(None)
+    machine.memory.space = 0
+    assert directory_of(machine.started()).begin_registration(None) != ""
+
+
+def test_no_append_uses_the_room_of_state_files() -> None:
+    machine = Machine()
+    log = full_log(machine)
+    machine.memory.space = None
+    machine.disk.write_atomically(DATA / "state", b"x" * 50, sync=True)
+    machine.memory.space = 0
+    machine.disk.write_atomically(DATA / "another", b"x" * 50, sync=True)
+    assert machine.memory.space > 10_000  # of a file that was given up
+    with pytest.raises(LogStorageError, match="No space left") as refused:
+        log.append([batch_at(40)])
+    assert refused.value.is_full
+    assert refused.value.is_passing
+    machine.memory.space = None
+    machine.later()
+    log.append([batch_at(40)])
+
+
+def test_no_new_replica_uses_the_room_of_state_files() -> None:
+    machine = Machine()
+    machine.memory.space = 0
+    machine.disk.write_atomically(DATA / "state", b"x" * 50, sync=True)
+    left = machine.reserved_bytes
+    with pytest.raises(LogStorageError, match="No space left") as refused:
+        open_log(machine.disk)
+    assert refused.value.is_full
+    assert machine.reserved_bytes == left
+
+
+def test_a_reserve_that_was_used_is_made_again_by_the_next_process() -> None:
+    machine = Machine()
+    machine.memory.space = 0
+    machine.disk.write_atomically(DATA / "state", b"x", sync=True)
+    assert machine.reserved_bytes < WHOLE
+    machine.memory.space = None
+    machine.started()
+    assert machine.reserved_bytes == WHOLE
+
+
+def test_a_disk_without_room_for_the_reserve_takes_no_appends_and_every_other_write() -> None:
+    machine = Machine()
+    log = open_log(machine.disk)
+    machine.memory.remove_tree(DATA / RESERVE)
+    machine.memory.space = 3 * RESERVE_FILE_BYTES
+    disk = machine.started()
+    disk.write_atomically(DATA / "state", b"x", sync=True)
+    with pytest.raises(OSError, match="kept for state files"):
+        disk.check_append_room()
+    log.close()
+
+
+def test_a_file_system_that_allocates_nothing_has_no_reserve_and_takes_appends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+    monkeypatch.setattr(MemoryDisk, "allocate", refuse)
+    with capture_logs() as lines:
+        machine = Machine()
+    machine.disk.check_append_room()
+    assert [line["event"] for line in lines] == ["disk_reserve_not_made"]
+
+
+def test_what_is_larger_than_the_reserve_is_refused_and_the_reserve_made_again() -> None:
+    machine = Machine()
+    machine.memory.space = 0
+    with pytest.raises(OSError, match="No space left"):
+        machine.disk.write_atomically(DATA / "state", bytes(2 * WHOLE), sync=True)
+    machine.later()
+    machine.disk.check_append_room()
+    assert machine.reserved_bytes == WHOLE
+
+
+def test_other_errors_do_not_touch_the_reserve() -> None:
+    machine = Machine()
+    machine.memory.fail_sync = True
+    with pytest.raises(OSError, match="Input/output"):
+        machine.disk.write_atomically(DATA / "state", b"x", sync=True)
+    assert machine.reserved_bytes == WHOLE
+
+
+def test_a_probe_does_not_find_room_in_the_reserve() -> None:
+    machine = Machine()
+    machine.memory.space = 0
+    probe = disk_probe(machine.disk, DATA)
+    for _ in range(3):
+        with pytest.raises(OSError, match=r"No space|kept for"):
+            probe()
+        machine.later()
+    machine.memory.space = None
+    probe()
+
+
+def test_the_reserve_takes_real_blocks(tmp_path: Path) -> None:
+    with_reserve(OsDisk(), tmp_path, FakeClock())
+    files = list((tmp_path / RESERVE).iterdir())
+    assert len(files) == RESERVE_FILES
+    assert sum(file.stat().st_blocks * 512 for file in files) >= WHOLE
+
+
+def test_a_reserve_of_which_a_crash_or_a_copy_left_a_part_is_completed(tmp_path: Path) -> None:
+    with_reserve(OsDisk(), tmp_path, FakeClock())
+    empty, sparse, *_ = sorted((tmp_path / RESERVE).iterdir())
+    empty.write_bytes(b"")
+    sparse.unlink()
+    with sparse.open("wb") as file:
+        file.truncate(RESERVE_FILE_BYTES)
+    with_reserve(OsDisk(), tmp_path, FakeClock())
+    blocks = [file.stat().st_blocks * 512 for file in (empty, sparse)]
+    assert min(blocks) >= RESERVE_FILE_BYTES
+
+
+def test_a_write_that_fails_names_its_file_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(OSError, match="No space left") as refused:
+        OsDisk().write_atomically(tmp_path / "broker.json", b"x", sync=True)
+    assert describe_os_error(refused.value) == (
+        f"cannot use {tmp_path}/broker.json: No space left on device; free space on that disk, "
+        "then start again"
+    )
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,100 @@
+"""Batches that are unreadable here, and sound in another replica, are written over again."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.model import Batch
+from tidelog_broker.log.damage_seal import discard_evidence
+from tidelog_broker.log.errors import LogCorruptError
+from tidelog_broker.log.leader_epochs import EpochEntry, LeaderEpochs
+from tidelog_broker.log.log import Log
+from tidelog_broker.partition.producer_state import ProducerStates
+from unit.broker.log.builders import Producer, batch_at, batches_from, log_of, open_log, read_all
+from unit.broker.log.memory_disk import MemoryDisk
+from unit.broker.log.test_live_seal import CONFIG, FRAME, flip, seal, unreadable
+
+
+@pytest.fixture
+def disk() -> MemoryDisk:
+    return MemoryDisk()
+
+
+def with_unreadable(disk: MemoryDisk, count: int = 5, *damaged: int) -> Log:
+    log = log_of(disk, batches_from(0, count), CONFIG)
+    for batch in damaged or (2,):
+        flip(disk, batch * FRAME + 10)
+    seal(log)
+    return log
+
+
+@pytest.mark.parametrize("count", [5, 12])  # in the active segment, in a closed one
+def test_what_was_there_is_readable_again(disk: MemoryDisk, count: int) -> None:
+    log = with_unreadable(disk, count)
+    assert log.restore([batch_at(2)])
+    assert read_all(log) == batches_from(0, count)
+    assert unreadable(log) == []
+    log.append([batch_at(count)])
+    assert read_all(open_log(disk, config=CONFIG))[:count] == batches_from(0, count)
+
+
+@pytest.mark.parametrize("count", [5, 12])
+def test_batches_that_became_one_are_two_again(disk: MemoryDisk, count: int) -> None:
+    log = with_unreadable(disk, count, 2, 3)
+    assert unreadable(log) == [2, 3]
+    assert log.restore([batch_at(2), batch_at(3)])
+    for offset in range(count):
+        assert log.read(offset, max_bytes=1, up_to=count) == [batch_at(offset)]
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        [batch_at(2, epoch=2)],
+        [batch_at(2, size=101)],
+        [batch_at(2, count=2)],
+        [batch_at(2), batch_at(3)],
+        [batch_at(2)._replace(records=bytes(100))],
+        [batch_at(1)],
+        [batch_at(9)],
+    ],
+)
+def test_nothing_else_is_written(disk: MemoryDisk, others: list[Batch]) -> None:
+    log = with_unreadable(disk, 10)
+    assert not log.restore(others)
+    assert unreadable(log) == [2]
+
+
+def test_a_batch_that_is_unreadable_in_the_other_replica_too_is_not_taken(disk: MemoryDisk) -> None:
+    log = with_unreadable(disk)
+    assert not log.restore(log.read(2, max_bytes=1, up_to=3))
+
+
+def test_a_readable_batch_is_not_overwritten(disk: MemoryDisk) -> None:
+    log = log_of(disk, batches_from(0, 3), CONFIG)
+    assert not log.restore([batch_at(1, records=b"x" * 100)])
+    assert read_all(log) == batches_from(0, 3)
+
+
+def test_a_producer_is_known_again_that_wrote_nothing_else(disk: MemoryDisk) -> None:
+    batches = batches_from(0, 5)
+    batches[2] = batch_at(2, producer=Producer(7, 0, 0))
+    log = log_of(disk, batches, CONFIG)
+    flip(disk, 2 * FRAME + 10)
+    with pytest.raises(LogCorruptError) as found:
+        read_all(log)
+    check = log.begin_seal(found.value.path, discard_evidence, copies=False)
+    assert check is not None
+    check.run()
+    log.finish_seal(check)
+    log.producers.states = ProducerStates()  # as a start has it that reads the log now
+    assert log.restore([batches[2]])
+    entry = log.producers.states.entry(7)
+    assert entry is not None
+    assert entry.end_offset == 3
+
+
+def test_an_offset_lies_in_the_epoch_that_began_last() -> None:
+    epochs = LeaderEpochs([EpochEntry(1, 0), EpochEntry(4, 5)])
+    assert [epochs.epoch_at(offset) for offset in (0, 4, 5, 9)] == [1, 1, 4, 4]
+    assert LeaderEpochs().epoch_at(0) == -1

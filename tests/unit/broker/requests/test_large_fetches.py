@@ -1,0 +1,48 @@
+"""Fetches that name very many partitions are served in turns with whatever else there is to do, and
+what happens between two turns is not lost."""
+
+import asyncio
+
+import pytest
+
+from tidelog_broker.replication import fetch_sessions
+from tidelog_broker.replication.transport import NO_SESSION
+from tidelog_runtime.turns import ITEMS_PER_TURN
+from unit.broker.requests.test_session_fetch import Follower, named
+from unit.loop_turns import Turns
+
+
+async def test_a_request_of_very_many_partitions_is_served_in_turns() -> None:
+    follower = Follower()
+    partitions = await follower.replicas.take(numbers=range(3 * ITEMS_PER_TURN))
+    async with Turns() as turns:
+        response = await follower.ask(*((partition, 0) for partition in partitions))
+        # When they are noted, and when they are answered.
+        assert turns.taken() >= 4
+    assert named(response) == list(range(3 * ITEMS_PER_TURN))
+
+
+async def test_a_new_session_is_noted_after_the_former_one_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fetch_sessions, "DROPPED_AT_ONCE", 1)
+    follower = Follower()
+    partitions = await follower.replicas.take(numbers=(0, 1, 2))
+    for _ in range(2):
+        follower.session_id = NO_SESSION
+        await follower.ask(*((partition, 0) for partition in partitions))
+        watches = follower.replicas.purgatory._watches
+        assert [len(watches[partition]) for partition in partitions] == [1, 1, 1]
+
+
+async def test_a_session_that_ends_while_it_is_noted_takes_no_more() -> None:
+    follower = Follower()
+    partitions = await follower.replicas.take(numbers=range(2 * ITEMS_PER_TURN))
+    told = [(partition, 0) for partition in partitions]
+    first = asyncio.create_task(follower.fetch(follower.next_request(told)))
+    await asyncio.sleep(0)
+    assert len(follower.replicas.purgatory._watches) == ITEMS_PER_TURN
+    second = await follower.ask()
+    assert (await first).session_id == NO_SESSION
+    assert second.session_id != NO_SESSION
+    assert follower.replicas.purgatory._watches == {}

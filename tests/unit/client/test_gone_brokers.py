@@ -1,0 +1,47 @@
+"""A cluster is described with the brokers that are gone, wherever the controller is."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from tidelog.client import gone_brokers
+from tidelog.client.descriptions import ClusterDescription
+from tidelog.client.gone_brokers import describe_with_gone_brokers
+from tidelog.client.operations import BrokerDetails
+from tidelog.errors import ErrorCode, TidelogError
+from unit.admin_api.fakes import FakeAdmin
+
+
+class Without(FakeAdmin):
+    """No active controller is known, or it fails, or never answers."""
+
+    def __init__(self, fault: str) -> None:
+        super().__init__()
+        self.fault = fault
+
+    async def describe_cluster(self) -> ClusterDescription:
+        described = await super().describe_cluster()
+        return replace(described, controller=None) if self.fault == "none" else described
+
+    async def describe_brokers(self, broker_ids: Sequence[int] = ()) -> list[BrokerDetails]:
+        assert self.fault != "none", f"no controller can be asked for {broker_ids}"
+        if self.fault == "silent":
+            await asyncio.Event().wait()
+        raise TidelogError(ErrorCode.NOT_CONTROLLER, "ask another")
+
+
+@pytest.mark.parametrize("fault", ["none", "error", "silent"])
+async def test_without_a_controller_a_broker_that_is_gone_has_no_address(
+    fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gone_brokers, "ADDRESSES_TIMEOUT_SECONDS", 0.01)
+    described, topics = await describe_with_gone_brokers(Without(fault))
+    assert [(b.broker_id, b.status, b.address) for b in described.brokers] == [
+        (1, "running", "127.0.0.1:7501"),
+        (2, "gone", ""),
+        (3, "gone", ""),
+    ]
+    assert [topic.name for topic in topics] == ["sea"]
+    assert described.brokers[0].state == described.brokers[0].status

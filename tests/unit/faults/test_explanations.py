@@ -1,0 +1,243 @@
+"""Which faults count as unexplained, and which findings as misblamed."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from faults.catalogue import KINDS
+from faults.explanations import Asked, Explained, judge_explanations
+from faults.explicable import BLAMING, EXPLICABLE, LASTING
+from faults.gaps import Window
+from faults.injected import DoneStep, InjectedFault, Strike
+from faults.plan import Fault, Step
+from faults.result import Result
+from faults.verdict import judge_runs
+from tidelog.inspection.explain import causes
+from tidelog.inspection.model import Finding
+from unit.faults.runs import report, run, seen
+
+BEGIN_MS = 10_000
+# Longer than every grace, and than an answer may take.
+HEALED_MS = 24_000
+WINDOW = Window(BEGIN_MS, 28_000)
+EXPECTED_KINDS = [kind for kind, explicable in EXPLICABLE.items() if explicable.expected]
+
+
+def finding(
+    cause: str,
+    broker: int = 1,
+    *,
+    severity: str = causes.WARNING,
+    evidence: Sequence[str] = (),
+    summary: str = "",
+) -> Finding:
+    said = summary or f"broker {broker}: {cause}"
+    return Finding(cause, severity, said, evidence, "", broker=broker)
+
+
+def ask(at_ms: int, *findings: Finding, problem: str = "") -> Asked:
+    return Asked(at_ms, at_ms + 200, findings, problem)
+
+
+def every_second(*findings: Finding, since_ms: int = BEGIN_MS) -> list[Asked]:
+    return [ask(ms, *findings) for ms in range(since_ms, WINDOW.end_ms - 500, 1_000)]
+
+
+def struck(
+    kind: str, *, target: str = "broker-1", end_ms: int = HEALED_MS, window: Window = WINDOW
+) -> DoneStep:
+    strike = Strike(target, window.begin_ms, end_ms, seen(kind), Window(window.begin_ms, end_ms))
+    return DoneStep(Step(kind, (Fault(kind, 0, 4),)), [InjectedFault(kind, 1, [strike])], window, 1)
+
+
+def right(kind: str) -> list[Finding]:
+    return [finding(min(expected.causes)) for expected in EXPLICABLE[kind].expected]
+
+
+def counts(explained: Explained, kind: str) -> dict[str, int]:
+    return dict(explained.counts[kind])
+
+
+@pytest.mark.parametrize("kind", EXPECTED_KINDS)
+def test_a_cluster_that_says_nothing_leaves_each_kind_unexplained(kind: str) -> None:
+    explained = judge_explanations(every_second(), [struck(kind)])
+
+    assert counts(explained, kind) == {"unexplained": 1}
+    assert explained.unexplained[0].said == "all is well"
+    assert kind in explained.problems[0]
+
+
+@pytest.mark.parametrize("kind", EXPECTED_KINDS)
+def test_a_cluster_that_names_the_cause_explains_each_kind(kind: str) -> None:
+    explained = judge_explanations(every_second(*right(kind)), [struck(kind)])
+
+    assert counts(explained, kind) == {"explained": 1}
+    assert explained.problems == []
+
+
+@pytest.mark.parametrize("kind", EXPECTED_KINDS)
+def test_the_right_cause_at_another_broker_explains_only_what_strikes_no_broker(kind: str) -> None:
+    elsewhere = [finding(found.cause, 2) for found in right(kind)]
+    explained = judge_explanations(every_second(*elsewhere), [struck(kind)])
+
+    names_broker = any(expected.names_broker for expected in EXPLICABLE[kind].expected)
+    assert len(explained.unexplained) == (
+        sum(expected.names_broker for expected in EXPLICABLE[kind].expected)
+    )
+    assert bool(explained.unexplained) == names_broker
+
+
+@pytest.mark.parametrize("kind", EXPECTED_KINDS)
+def test_no_answer_at_all_leaves_each_kind_unexplained(kind: str) -> None:
+    unanswered = [replace(asked, problem="nobody answers") for asked in every_second()]
+
+    for asks in (unanswered, []):
+        assert judge_explanations(asks, [struck(kind)]).unexplained
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if not EXPLICABLE[kind].expected])
+def test_what_no_service_can_see_needs_no_explanation_and_says_why(kind: str) -> None:
+    assert counts(judge_explanations(every_second(), [struck(kind)]), kind) == {"nothing": 1}
+    assert EXPLICABLE[kind].nothing
+
+
+def test_a_fault_that_ends_within_its_grace_needs_no_explanation() -> None:
+    short = struck("kill_leader", end_ms=BEGIN_MS + 2_100)
+
+    assert counts(judge_explanations(every_second(), [short]), "kill_leader") == {"too_short": 1}
+
+
+def test_a_short_fault_that_is_named_within_its_grace_is_explained() -> None:
+    short = struck("kill_leader", end_ms=BEGIN_MS + 2_100)
+    asks = [ask(BEGIN_MS + 800, *right("kill_leader"))]
+
+    assert counts(judge_explanations(asks, [short]), "kill_leader") == {"explained": 1}
+
+
+def test_a_full_proof_explains_each_kind_that_lasts_long_enough() -> None:
+    short = [struck(kind, end_ms=BEGIN_MS + 1_000) for kind in ("kill_leader", "drop_packets")]
+    short += [struck("restart_all_brokers", end_ms=BEGIN_MS + 1_000)]
+    result = Result(judge_runs([run(short, report())]))
+    missing = [p for p in result.problems(is_full=True) if "never long enough" in p]
+
+    assert missing == ["kill_leader came, and never long enough to be explained"]
+    assert not any("never long" in problem for problem in result.problems(is_full=False))
+
+
+def test_each_explanation_after_the_grace_has_to_name_the_cause() -> None:
+    asks = [*every_second(*right("kill_leader"))]
+    asks[8] = ask(asks[8].asked_ms, finding(causes.BROKER_STOPPED))
+    [unexplained] = judge_explanations(asks, [struck("kill_leader")]).unexplained
+
+    assert unexplained.after_s == 8.0
+    assert "broker_stopped" in unexplained.said
+
+
+def test_an_explanation_within_the_grace_may_still_say_nothing() -> None:
+    asks = [ask(BEGIN_MS + 500), *every_second(*right("kill_leader"), since_ms=BEGIN_MS + 1_500)]
+
+    assert judge_explanations(asks, [struck("kill_leader")]).problems == []
+
+
+def test_what_lasts_is_explained_by_one_explanation() -> None:
+    asks = [*every_second(), ask(WINDOW.end_ms - 400, finding(causes.BROKER_ID_CONTESTED))]
+
+    assert judge_explanations(asks, [struck("start_second_process")]).problems == []
+
+
+@pytest.mark.parametrize(("again", "explains"), [("12:00:05Z", False), ("12:09:00Z", True)])
+def test_what_was_said_before_the_strike_does_not_explain_it(again: str, explains: bool) -> None:
+    def contested(at: str, ago: str) -> Finding:
+        said = f"the other process: at x, at {at} ({ago} ago): belongs to another"
+        return finding(causes.BROKER_ID_CONTESTED, evidence=[said])
+
+    before = ask(BEGIN_MS - 1_000, contested("12:00:05Z", "4.2 s"))
+    after = every_second(contested(again, "1 min 3 s"))
+    earlier = struck("start_second_process", window=Window(1_000, 9_500), end_ms=4_000)
+    explained = judge_explanations([before, *after], [earlier, struck("start_second_process")])
+
+    assert len(explained.unexplained) == (0 if explains else 1)
+
+
+@pytest.mark.parametrize("cause", sorted(BLAMING))
+def test_a_broker_that_no_fault_touches_is_misblamed(cause: str) -> None:
+    found = judge_explanations(
+        every_second(*right("kill_leader"), finding(cause, 2)), [struck("kill_leader")]
+    )
+
+    assert len(found.misblamed) == 1
+    assert f"broker 2: {cause}" in found.problems[0]
+
+
+def test_what_strikes_clients_touches_no_broker() -> None:
+    asks = every_second(finding(causes.BROKER_UNREACHABLE))
+
+    assert len(judge_explanations(asks, [struck("cut_off_clients")]).misblamed) == 1
+
+
+def test_notes_and_symptoms_blame_nobody() -> None:
+    note = finding(causes.REPLICA_CATCHING_UP, 2, severity=causes.INFO)
+    symptom = finding(causes.UNDER_MIN_ISR, 2)
+    asks = every_second(*right("kill_leader"), note, symptom)
+
+    assert judge_explanations(asks, [struck("kill_leader")]).misblamed == []
+
+
+def test_a_finding_while_no_fault_is_in_force_is_misblamed() -> None:
+    asks = [ask(2_000, finding(causes.REPLICA_DEAD)), *every_second(*right("kill_leader"))]
+    [misblamed] = judge_explanations(asks, [struck("kill_leader")]).misblamed
+
+    assert misblamed.step == ""
+
+
+@pytest.mark.parametrize("cause", sorted(LASTING))
+def test_what_stays_true_after_a_fault_is_not_misblamed_later(cause: str) -> None:
+    earlier = struck("start_second_process", window=Window(1_000, 9_000), end_ms=4_000)
+    later = struck("kill_leader", target="broker-2")
+    asks = [
+        ask(2_000, finding(cause)),
+        *every_second(finding(causes.REPLICA_DEAD, 2), finding(cause)),
+    ]
+
+    assert judge_explanations(asks, [earlier, later]).misblamed == []
+
+
+def test_a_link_that_was_cut_has_two_ends() -> None:
+    cut = finding(causes.REPLICA_CUT_OFF, 3, evidence=["broker-3 cannot fetch from broker 1"])
+    other = finding(causes.REPLICA_CUT_OFF, 3, evidence=["broker-3 cannot fetch from broker 2"])
+    steps = [struck("cut_leader_from_etcd")]
+    well = right("cut_leader_from_etcd")
+
+    assert judge_explanations(every_second(*well, cut), steps).misblamed == []
+    assert len(judge_explanations(every_second(*well, other), steps).misblamed) == 1
+
+
+def test_what_strikes_the_store_strikes_all_brokers() -> None:
+    of_one = finding(causes.STORE_UNREACHABLE, 2)
+
+    step = struck("kill_all_etcd", target="all of etcd")
+    assert judge_explanations(every_second(of_one), [step]).misblamed == []
+
+
+@pytest.mark.parametrize(("starved_ms", "misblamed"), [(25_500, 0), (45_000, 1)])
+def test_a_broker_without_cpu_looks_like_one_that_was_struck(
+    starved_ms: int, misblamed: int
+) -> None:
+    blamed = ask(BEGIN_MS + 2_000, *right("kill_leader"), finding(causes.BROKER_UNREACHABLE, 2))
+    starved = ask(starved_ms, finding(causes.CPU_STARVED, 2))
+    found = judge_explanations([blamed, starved], [struck("kill_leader")])
+
+    assert len(found.misblamed) == misblamed
+
+
+def test_what_is_unexplained_or_misblamed_fails_the_run_and_is_counted() -> None:
+    steps = [struck("kill_leader")]
+    asked = every_second(finding(causes.REPLICA_DEAD, 2))
+    result = Result(judge_runs([replace(run(steps, report()), asks=asked)]))
+    told = result.as_json()
+
+    assert (told["unexplained"], told["misblamed"]) == (1, 1)
+    assert told["explanations"] == {"kill_leader": {"unexplained": 1}}
+    assert len(result.problems(is_full=False)) == 2
+    assert told["wrong_explanations"] == result.problems(is_full=False)

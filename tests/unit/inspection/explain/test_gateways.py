@@ -1,0 +1,112 @@
+"""Gateways that announce themselves no more."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.inspection.explain import Listening
+from tidelog.inspection.explain.observed import SilentGateway
+from tidelog.inspection.gateways import AnnouncedGateway, known_gateways, state_of
+from tidelog.inspection.model import ControllerState, ServiceState, StoreHealth
+from unit.inspection.explain.described import NOW_MS, DescribedCluster, causes_of, found, said
+
+ADDRESS, OTHER = "gate-1:7600", "gate-2:7600"
+
+
+def gateway(
+    address: str = ADDRESS, last_heard_ms: int = 14_000, is_stopped: bool = False
+) -> AnnouncedGateway:
+    host = address.partition(":")[0]
+    return AnnouncedGateway(
+        address, host, 4711, "0.1.0", NOW_MS - 60_000, last_heard_ms, is_stopped
+    )
+
+
+@pytest.fixture
+def cluster() -> DescribedCluster:
+    described = DescribedCluster()
+    described.partition("sea/0")
+    return described
+
+
+def silence(cluster: DescribedCluster, listening: Listening | None, ago_ms: int = 14_000) -> None:
+    silent = gateway(last_heard_ms=ago_ms)
+    cluster.gateways.append(silent)
+    cluster.silent_gateways.append(SilentGateway(silent, listening))
+
+
+@pytest.mark.parametrize(
+    ("listening", "state", "step"),
+    [
+        (Listening.ACCEPTS, "stands still", "`kill -CONT 4711` lets it continue"),
+        (
+            Listening.REFUSES,
+            "has ended without being stopped in order",
+            "make start PART=admin-api",
+        ),
+        (Listening.SILENT, "is dead or cut off", "Check the machine gate-1 and the network to it"),
+        (Listening.UNRESOLVED, "does not resolve", "Check the machine gate-1"),
+        (None, "cannot be reached from other machines", "On gate-1, check whether process 4711"),
+    ],
+)
+def test_a_silent_gateway_is_found_by_how_its_address_is(
+    cluster: DescribedCluster, listening: Listening | None, state: str, step: str
+) -> None:
+    silence(cluster, listening)
+    finding = found(cluster.explain(), "gateway_silent")
+    assert finding.severity == "warning"
+    assert finding.summary.startswith(f"the gateway at {ADDRESS} on gate-1 ")
+    assert state in finding.summary
+    assert "silent since 2023-11-14T22:13:06Z (14.0 s)" in finding.summary
+    assert "gRPC clients and `tidelog` commands do not need it" in finding.summary
+    assert "controller-1: the last announcement" in said(finding)
+    assert "process 4711, release 0.1.0" in said(finding)
+    assert step in finding.next_step
+
+
+def test_one_that_answers_http_is_cut_off_once_it_has_been_silent_for_long(
+    cluster: DescribedCluster,
+) -> None:
+    silence(cluster, Listening.BUSY)
+    assert cluster.explain() == []
+    cluster.gateways.clear()
+    cluster.silent_gateways.clear()
+    silence(cluster, Listening.BUSY, 30_000)
+    finding = found(cluster.explain(), "gateway_silent")
+    assert "cut off from the controllers, though it answers HTTP" in finding.summary
+    assert "Check the network from gate-1" in finding.next_step
+
+
+def test_other_gateways_are_named_and_not_blamed(cluster: DescribedCluster) -> None:
+    cluster.gateways.append(gateway(OTHER, 100))
+    silence(cluster, Listening.ACCEPTS)
+    finding = found(cluster.explain(), "gateway_silent")
+    assert OTHER not in finding.summary
+    assert f"announced lately: {OTHER} on gate-2" in said(finding)
+
+
+def test_it_is_a_matter_of_the_whole_cluster(cluster: DescribedCluster) -> None:
+    silence(cluster, Listening.ACCEPTS)
+    assert causes_of(cluster.explain()) == ["gateway_silent"]
+    assert cluster.explain(topic="sea") == []
+
+
+def controller(controller_id: int, *gateways: AnnouncedGateway) -> ServiceState:
+    state = ControllerState(active=False, controller_epoch=-1, gateways=gateways)
+    return ServiceState("controller", controller_id, "", "", 0, 0, StoreHealth(), controller=state)
+
+
+def test_the_controller_that_heard_it_last_counts() -> None:
+    [known] = known_gateways([controller(1, gateway()), controller(2, gateway(last_heard_ms=900))])
+    assert (known.last_heard_ms, state_of(known)) == (900, "alive")
+
+
+def test_one_controller_may_have_had_its_farewell_alone() -> None:
+    last, farewell = gateway(last_heard_ms=13_000), gateway(is_stopped=True)
+    [known] = known_gateways([controller(1, last), controller(2, farewell)])
+    assert state_of(known) == "stopped"
+
+
+@pytest.mark.parametrize(("ago_ms", "state"), [(9_999, "alive"), (10_000, "silent")])
+def test_some_announcements_may_be_lost(ago_ms: int, state: str) -> None:
+    assert state_of(gateway(last_heard_ms=ago_ms)) == state

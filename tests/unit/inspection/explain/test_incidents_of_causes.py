@@ -1,0 +1,42 @@
+"""Each cause that `explain` can name is named by an integration test: with real processes, and a
+real fault."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tidelog.inspection.explain import causes
+
+INTEGRATION = Path(__file__).parents[3] / "integration"
+# Never a finding of their own: they are reported under their roots.
+UNDER_THEIR_ROOTS = {causes.TAKES_NO_RECORDS, causes.LEADERSHIP_LEFT, causes.IN_ISR_AND_GONE}
+
+
+def all_causes() -> set[str]:
+    """Those in the order of findings, and those that follow a move alone."""
+    return {*causes.ORDER, *causes.BOUNDS_ON_MOVES} - UNDER_THEIR_ROOTS
+
+
+def named_in_tests() -> set[str]:
+    """By its word, or by the name of its constant."""
+    words: set[str] = set()
+    for path in INTEGRATION.glob("*.py"):
+        words.update(re.findall(r"\w+", path.read_text()))
+    return {cause for cause in all_causes() if cause in words or cause.upper() in words}
+
+
+@pytest.mark.parametrize("cause", sorted(all_causes()))
+def test_a_real_incident_has_this_cause(cause: str) -> None:
+    assert cause in named_in_tests(), f"no integration test names {cause}"
+
+
+def test_every_cause_has_a_rank() -> None:
+    words = {
+        value
+        for name, value in vars(causes).items()
+        if name.isupper() and isinstance(value, str) and value not in causes.SEVERITIES
+    }
+    assert words - all_causes() == UNDER_THEIR_ROOTS

@@ -1,0 +1,123 @@
+"""Leases of a single broker that end again and again, and leases of many."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tidelog.inspection.broker_links import LeaseEnds
+from tidelog.inspection.explain import Listening
+from tidelog.inspection.model import RecentElections, StoreHealth
+from unit.inspection.explain.described import DescribedCluster, causes_of, found, said
+
+WINDOW_MS = 120_000
+
+
+@pytest.fixture
+def cluster() -> DescribedCluster:
+    """Partitions of broker 2 have changed hands, which each of its followers has seen."""
+    described = DescribedCluster()
+    described.partition("sea/0", (2, 1, 3))
+    for broker_id in described.brokers:
+        counts(described, broker_id, leaders=8)
+    return described
+
+
+def counts(cluster: DescribedCluster, broker_id: int, lost: int = 0, **others: Any) -> None:
+    elections = RecentElections(
+        topic="sea", partition=0, window_ms=WINDOW_MS, last_ms=3_000, registrations_lost=lost
+    )
+    broker = cluster.brokers[broker_id]
+    cluster.brokers[broker_id] = replace(broker, elections=replace(elections, **others))
+
+
+def test_a_broker_whose_process_stands_still_again_and_again_is_the_cause_itself(
+    cluster: DescribedCluster,
+) -> None:
+    counts(cluster, 2, lost=4, leaders=8, standstills=4, longest_standstill_ms=6_100)
+    findings = cluster.explain()
+    assert causes_of(findings) == ["repeated_elections"]
+    repeated = findings[0]
+    assert repeated.broker == 2
+    assert "broker 2 stands still again and again" in repeated.summary
+    assert "did not run for a second or longer 4 times, the longest 6.1 s" in said(repeated)
+    assert "sea/0 has had 8 leader elections" in said(repeated)
+    assert "stops the process or the machine of broker 2" in repeated.next_step
+    assert "etcd" not in said(repeated)
+    assert cluster.explain(broker=2) == findings
+    assert cluster.explain(broker=3) == []
+
+
+def test_a_broker_that_ran_all_the_time_is_cut_off_from_the_store(
+    cluster: DescribedCluster,
+) -> None:
+    counts(cluster, 2, lost=3, standstills=1)
+    repeated = found(cluster.explain(), "repeated_elections")
+    assert repeated.broker == 2
+    assert "while other brokers kept theirs" in repeated.summary
+    assert "network between broker 2 and the metadata store" in repeated.next_step
+    assert "lease_ttl_seconds" not in repeated.next_step
+
+
+def test_a_broker_that_stands_still_now_is_named_by_the_controller(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.lease_ends.append(LeaseEnds(2, 4, WINDOW_MS, 2_000))
+    cluster.pause(2)
+    repeated = found(cluster.explain(), "repeated_elections")
+    assert (repeated.broker, repeated.because) == (2, ("broker_paused of broker 2",))
+    assert "has ended 4 times" in repeated.summary
+    assert "it cannot say" in said(repeated)
+
+
+def test_a_lease_of_another_broker_that_ended_once_is_no_sign_of_the_store(
+    cluster: DescribedCluster,
+) -> None:
+    counts(cluster, 2, lost=4, standstills=4)
+    counts(cluster, 3, lost=1)
+    assert found(cluster.explain(), "repeated_elections").broker == 2
+
+
+@pytest.mark.parametrize("ends", ["of another broker", "of controllers"])
+def test_leases_of_others_that_end_as_well_point_to_the_store(
+    cluster: DescribedCluster, ends: str
+) -> None:
+    counts(cluster, 2, lost=4)
+    counts(cluster, 3, lost=2, controllers=3 if ends == "of controllers" else 0)
+    repeated = found(cluster.explain(), "repeated_elections")
+    assert repeated.broker == -1
+    assert "Look at etcd" in repeated.next_step
+
+
+def test_a_slow_store_is_why_though_one_lease_alone_has_ended(cluster: DescribedCluster) -> None:
+    counts(cluster, 2, lost=3)
+    for service in ("broker-1", "broker-2", "broker-3", "controller-1"):
+        cluster.stores[service] = StoreHealth(last_latency_ms=2, max_latency_ms=3_000)
+    assert found(cluster.explain(), "repeated_elections").because == ("store_slow",)
+
+
+def test_a_broker_that_stood_still_is_named_beside_leases_that_end_for_the_store(
+    cluster: DescribedCluster,
+) -> None:
+    counts(cluster, 1, lost=3)
+    counts(cluster, 2, lost=4, standstills=5)
+    counts(cluster, 3, lost=3)
+    repeated = [f for f in cluster.explain() if f.cause == "repeated_elections"]
+    assert [finding.broker for finding in repeated] == [-1, 2]
+    assert "broker-1, broker-3 lost the registration" in repeated[0].summary
+
+
+def test_standstills_that_cost_no_lease_are_none(cluster: DescribedCluster) -> None:
+    for broker_id in cluster.brokers:
+        counts(cluster, broker_id, standstills=5)
+    assert cluster.explain() == []
+
+
+def test_leases_that_ended_and_do_so_no_more_are_none(cluster: DescribedCluster) -> None:
+    for broker_id in cluster.brokers:
+        counts(cluster, broker_id)
+    cluster.lease_ends.append(LeaseEnds(2, 4, WINDOW_MS, 50_000))
+    cluster.silence(2, Listening.ACCEPTS)
+    assert "repeated_elections" not in causes_of(cluster.explain())

@@ -1,0 +1,42 @@
+"""A store that answers reads and takes no writes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.inspection.model import StoreHealth
+from unit.inspection.explain.described import DescribedCluster, causes_of, found, said
+
+PROBLEM = "etcdserver: mvcc: database space exceeded"
+FULL = StoreHealth(last_latency_ms=2, write_problem=PROBLEM, rejects_writes_ms=7_000)
+
+
+@pytest.fixture
+def cluster() -> DescribedCluster:
+    described = DescribedCluster()
+    described.partition("sea/0")
+    return described
+
+
+def test_one_service_that_had_a_write_rejected_is_enough(cluster: DescribedCluster) -> None:
+    cluster.stores["broker-2"] = FULL
+    [finding] = cluster.explain()
+    assert (finding.cause, finding.severity, finding.broker) == ("store_full", "critical", -1)
+    assert f'broker-2 says, for 7.0 s: "{PROBLEM}"' in said(finding)
+    assert "etcdctl alarm disarm" in finding.next_step
+
+
+def test_what_waits_for_the_store_follows_from_it(cluster: DescribedCluster) -> None:
+    cluster.stores["broker-1"] = FULL
+    cluster.kill(1)
+    cluster.stores["broker-2"] = FULL
+    findings = cluster.explain()
+    assert causes_of(findings) == ["store_full", "replica_dead", "no_leader"]
+    assert "store_full" in found(findings, "no_leader").because
+    assert "cannot see the metadata store" not in said(found(findings, "replica_dead"))
+
+
+def test_it_concerns_a_broker_that_is_asked_about(cluster: DescribedCluster) -> None:
+    cluster.stores["broker-2"] = FULL
+    assert causes_of(cluster.explain(broker=3)) == ["store_full"]
+    assert cluster.explain("sea", 0) == []
