@@ -11,22 +11,26 @@ PEERS_STAMP := $(VENV)/.installed-peers
 PROTOS := $(wildcard proto/tidelog/v1/*.proto)
 
 .PHONY: help demo up start test sim model mutants api-fuzz compose-test examples-test faults lint bench bench-peers bench-grow \
-	bench-pauses bench-console bench-spark-check bench-spark-read spark spark-kills screenshots proto dashboards lock system-deps clean
+	bench-pauses bench-scrub bench-digest bench-console bench-spark-check bench-spark-read spark spark-kills screenshots proto dashboards lock system-deps clean
 
 help:
 	@echo "make demo         show the main job: produce, kill a leader and a controller, lose nothing"
 	@echo "make up           run a cluster on this machine until Ctrl-C; data in .tidelog"
 	@echo "make test         run all test suites"
-	@echo "make sim SEEDS=n  run n seeds of the simulator; SEED=s one of them, with its trace"
+	@echo "make sim SEEDS=n  run n seeds of the simulator; SEED=s one of them, with its trace;"
+	@echo "                  FIRST=n APPEND=1: from n on, added to the report that is there"
 	@echo "make model        explore every interleaving of a small cluster; 10 minutes of processor time, 5 on two cores"
-	@echo "make mutants      plant bugs in the rules; each must be found, by name; half an hour"
+	@echo "make mutants      plant bugs in the rules; each must be found, by name; half an hour;"
+	@echo "                  RESUME=1: those that out/mutants.json does not name as found"
 	@echo "make api-fuzz     5,000 cases over the OpenAPI document of the gateway; about 5 minutes"
 	@echo "make lint         style, types, dependencies between modules, generated code"
 	@echo "make bench        measure throughput, latency, and what many partitions cost; QUICK=1 a part of it in 2 minutes;"
 	@echo "                  PARTS=\"name ...\" these alone, of throughput reading latency durability scale alone restart rolling history"
 	@echo "make bench-peers  the same work on Kafka and NATS JetStream, in turn; needs Maven and nats-server; QUICK=1 once, in short"
 	@echo "make bench-grow   measure growing and shrinking under load; QUICK=1 with little data"
-	@echo "make bench-pauses  measure how long the most expensive valid requests hold each service; 4 minutes"
+	@echo "make bench-pauses  measure how long the most expensive valid requests hold each service; 20 minutes"
+	@echo "make bench-scrub  measure how fast the scrub checks logs, and what it costs at its default rate; TMPDIR: on which disk"
+	@echo "make bench-digest  measure what the replica digest costs brokers, in pairs of clusters; 5 minutes"
 	@echo "make bench-console  measure the web console over 3,000 partitions; QUICK=1 over few"
 	@echo "make bench-spark-check  check a history of 100 million operations on Spark; QUICK=1 of one million"
 	@echo "make bench-spark-read  read ten million records by Spark, beside Kafka's own source on three brokers of Kafka; needs Maven; QUICK=1 half a million"
@@ -58,13 +62,14 @@ test: $(STAMP) $(SPARK_STAMP)
 
 SEEDS ?= 200
 sim: $(STAMP)
-	PYTHONPATH=tests $(BIN)/python -m simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+	PYTHONPATH=tests $(BIN)/python -m simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) \
+		$(if $(FIRST),--first $(FIRST)) $(if $(APPEND),--append)
 
 model: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m model --output out/model.json
 
 mutants: $(STAMP)
-	PYTHONPATH=tests $(BIN)/python -m mutants $(if $(ONLY),--only $(ONLY))
+	PYTHONPATH=tests $(BIN)/python -m mutants $(if $(ONLY),--only $(ONLY)) $(if $(RESUME),--resume)
 
 CASES ?= 5000
 api-fuzz: $(STAMP)
@@ -106,6 +111,12 @@ bench-grow: $(STAMP)
 
 bench-pauses: $(STAMP)
 	$(BIN)/python -m bench.pauses
+
+bench-scrub: $(STAMP)
+	$(BIN)/python -m bench.scrub
+
+bench-digest: $(STAMP)
+	$(BIN)/python -m bench.digest_cost
 
 bench-console: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m bench.console $(if $(QUICK),--quick)
@@ -151,16 +162,16 @@ check-generated: $(STAMP)
 
 # What suites need of the system; tests/suites.py names the programs, and says what is left
 # out without them.
-SYSTEM_PACKAGES := prometheus chromium fonts-liberation openjdk-17-jre-headless
+SYSTEM_PACKAGES := prometheus chromium fonts-liberation openjdk-17-jre-headless libfaketime
 SUDO := $(shell test "$$(id -u)" = 0 || echo sudo)
 
 # Debian starts the service of a package that it installs; the tests run Prometheus themselves.
 # One that was here before is left as it is.
 system-deps:
-	@if command -v prometheus >/dev/null && command -v promtool >/dev/null && command -v chromium >/dev/null && command -v java >/dev/null; then \
-		echo "Nothing to install: prometheus, promtool, chromium and java are there."; \
+	@if command -v prometheus >/dev/null && command -v promtool >/dev/null && command -v chromium >/dev/null && command -v java >/dev/null && ls /usr/lib/*/faketime/libfaketime.so.1 >/dev/null 2>&1; then \
+		echo "Nothing to install: prometheus, promtool, chromium, java and libfaketime are there."; \
 	elif ! command -v apt-get >/dev/null; then \
-		echo "This is no Debian: install Prometheus 2.42 or later, with promtool, Chromium and Java 17 yourself." >&2; exit 1; \
+		echo "This is no Debian: install Prometheus 2.42 or later, with promtool, Chromium, Java 17 and libfaketime yourself." >&2; exit 1; \
 	else \
 		$(SUDO) apt-get update --quiet && \
 		$(SUDO) apt-get install --yes --quiet --no-install-recommends $(SYSTEM_PACKAGES) && \

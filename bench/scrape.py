@@ -252,6 +252,9 @@ class Active:
     def __init__(self, reign: Reign) -> None:
         self.reign = reign
 
+    def described_gateways(self) -> tuple[()]:
+        return ()
+
 
 async def controller_scrapes() -> list[Measured]:
     state_changes = StateChangeLog("controller-1", CLOCK)

@@ -1,19 +1,22 @@
 """How fast the scrub checks a broker's logs at full rate, and how much of a processor it takes at
-its default rate (`python -m bench.scrub [DIRECTORY]`).
+its default rate: `make bench-scrub` (`python -m bench.scrub`).
 
-Reads real files past the page cache: give a directory on the disk in question. Targets: 200 MB/s
-and 1 % of a processor."""
+Reads real files past the page cache: `TMPDIR` names a directory on the disk in question. Exit
+status 1: less than 200 MB/s, or more than 1 % of a processor."""
 
 from __future__ import annotations
 
 import asyncio
-import shutil
 import statistics
 import sys
-import tempfile
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path, PurePath
+from typing import TypeVar
 
+from rich.console import Console
+
+from bench.report import Measured, at_least, at_most, run_alone
 from tidelog.batch import new_batch, stamp
 from tidelog.model import Codec, TopicPartition
 from tidelog_broker.__main__ import run_in_thread
@@ -27,6 +30,8 @@ from tidelog_broker.storage.scrubber import Scrubber
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.topic_config import TopicConfig
 
+MIN_FULL_RATE_MB_S = 200.0
+MAX_DEFAULT_CPU_PERCENT = 1.0
 REPLICAS = 8
 REPLICA_BYTES = 128 << 20
 BATCH_BYTES = 16 << 10
@@ -34,10 +39,7 @@ BATCHES_PER_APPEND = 64
 ROUNDS = 5
 DEFAULT_RATE_SECONDS = 30.0
 
-
-def say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
+T = TypeVar("T")
 
 
 def write_logs(logs: LogDirectory) -> None:
@@ -100,39 +102,47 @@ async def cpu_share(scrubber: Scrubber) -> tuple[float, float]:
     return share, (scrubber.progress().bytes_checked - checked) / 1e6 / seconds
 
 
-async def measure(directory: Path) -> None:
+async def at_work(
+    directory: Path, logs: LogDirectory, period_ms: int, measure: Callable[[Scrubber], Awaitable[T]]
+) -> T:
+    scrubber = new_scrubber(directory, logs, period_ms=period_ms)
+    task = asyncio.create_task(scrubber.run())
+    try:
+        return await measure(scrubber)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def full_rates(scrubber: Scrubber) -> list[float]:
+    return [await full_rate(scrubber) for _ in range(ROUNDS)]
+
+
+async def measure(directory: Path, console: Console) -> list[Measured]:
     logs = LogDirectory(OsDisk(), PurePath(directory), SystemClock())
     logs.open_all()
     write_logs(logs)
     total = REPLICAS * REPLICA_BYTES
-    say(f"{total / 1e6:,.0f} MB in {REPLICAS} replicas, batches of {BATCH_BYTES / 1e3:.0f} kB")
-    for period_ms, measured in ((0, "full"), (1, "default")):
-        scrubber = new_scrubber(directory, logs, period_ms=period_ms)
-        task = asyncio.create_task(scrubber.run())
-        try:
-            if measured == "full":
-                rates = [await full_rate(scrubber) for _ in range(ROUNDS)]
-                say(
-                    f"at full rate: {statistics.median(rates):,.0f} MB/s, median of {ROUNDS} "
-                    f"({min(rates):,.0f} to {max(rates):,.0f})"
-                )
-            else:
-                share, rate = await cpu_share(scrubber)
-                say(f"at its limit by default: {share:.2f} % of a processor, {rate:.1f} MB/s")
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+    console.print(
+        f"{total / 1e6:,.0f} MB in {REPLICAS} replicas, batches of {BATCH_BYTES / 1e3:.0f} kB"
+    )
+    rates = await at_work(directory, logs, 0, full_rates)
+    share, rate = await at_work(directory, logs, 1, cpu_share)
     logs.close()
-
-
-def main() -> None:
-    parent = sys.argv[1] if len(sys.argv) > 1 else None
-    directory = Path(tempfile.mkdtemp(prefix="bench-scrub-", dir=parent))
-    try:
-        asyncio.run(measure(directory))
-    finally:
-        shutil.rmtree(directory)
+    fastest, slowest = max(rates), min(rates)
+    return [
+        at_least(
+            f"scrub at full rate, median of {ROUNDS} passes",
+            statistics.median(rates),
+            MIN_FULL_RATE_MB_S,
+            "MB/s",
+        ),
+        Measured("scrub at full rate, slowest pass", slowest, "MB/s"),
+        Measured("scrub at full rate, fastest pass", fastest, "MB/s"),
+        at_most("scrub at its default rate: processor", share, MAX_DEFAULT_CPU_PERCENT, "%"),
+        Measured("scrub at its default rate", rate, "MB/s"),
+    ]
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_alone("bench-scrub", measure))

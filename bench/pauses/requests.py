@@ -7,46 +7,48 @@ or describe something (`EXPENSIVE`)."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
+from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from google.protobuf.descriptor import FieldDescriptor, MethodDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
+from tidelog import v1
 from tidelog.batch import new_batch
 from tidelog.compression import compress
 from tidelog.model import Batch, Codec
 from tidelog.record_batch import encode
 from tidelog.request_bounds import (
-    ENTRY_LIMITS,
-    MAX_ENTRIES_PER_REQUEST,
     MAX_REQUEST_BYTES,
+    entries_limit,
     total_entries_limit,
 )
 from tidelog.rpc.message_bounds import is_internal
 from tidelog.rpc.wire import batch_to_wire
 from tidelog.state_changes.event import Kind
-from tidelog.v1 import (
-    admin_pb2,
-    broker_pb2,
-    controller_pb2,
-    inspect_pb2,
-    replica_control_pb2,
-    replica_pb2,
-)
+from tidelog.v1 import admin_pb2, broker_pb2, scrub_pb2
 from tidelog.wire_fields import encode_varint
 
 pb = broker_pb2
 
-BROKER = (broker_pb2, replica_pb2, replica_control_pb2, inspect_pb2)
-CONTROLLER = (admin_pb2, controller_pb2, inspect_pb2)
+# Services of controllers alone, and of both; all others are of brokers.
+_OF_CONTROLLERS = frozenset({"AdminService", "ControllerService"})
+_OF_BOTH = frozenset({"InspectService"})
 
 # Of the topics that the requests are about.
 SMALL_TOPIC, WIDE_TOPIC, LARGE_TOPIC = "pauses", "pauses-wide", "pauses-large"
 WIDE_PARTITIONS = 1_000
 LARGE_BATCH_BYTES = 16 << 20
 _DECODED_BYTES = 64 << 20
+# They would have to name what only the cluster knows. A change of the wide topic is rejected for
+# its topic id, so that the topic stays: `operations` carries changes out.
+_UNSAID = {
+    "tidelog/v1/broker.proto": frozenset({"topic_id"}),
+    "tidelog/v1/admin.proto": frozenset({"page_token"}),
+}
 # Nested repeated fields are filled with fewer, so that the request stays within its bytes.
 _NESTED_ENTRIES = 3
 
@@ -59,20 +61,37 @@ class Case(NamedTuple):
     request: Any
 
 
-def rpcs_of(modules: Sequence[ModuleType]) -> Iterator[MethodDescriptor]:
+def rpcs_of(modules: Iterable[ModuleType]) -> Iterator[MethodDescriptor]:
     for module in modules:
         for service in module.DESCRIPTOR.services_by_name.values():
             yield from service.methods
+
+
+def all_rpcs() -> list[MethodDescriptor]:
+    """Of all services, as the generated modules describe them."""
+    names = sorted(m.name for m in iter_modules(v1.__path__) if m.name.endswith("_pb2"))
+    return list(rpcs_of(import_module(f"{v1.__name__}.{name}") for name in names))
+
+
+def broker_rpcs() -> list[MethodDescriptor]:
+    return [rpc for rpc in all_rpcs() if rpc.containing_service.name not in _OF_CONTROLLERS]
+
+
+def controller_rpcs() -> list[MethodDescriptor]:
+    served = _OF_CONTROLLERS | _OF_BOTH
+    return [rpc for rpc in all_rpcs() if rpc.containing_service.name in served]
 
 
 def method_name(rpc: MethodDescriptor) -> str:
     return f"/{rpc.containing_service.full_name}/{rpc.name}"
 
 
-def cases(modules: Sequence[ModuleType]) -> Iterator[Case]:
-    for rpc in rpcs_of(modules):
+def cases(rpcs: Iterable[MethodDescriptor]) -> Iterator[Case]:
+    for rpc in rpcs:
         name = method_name(rpc)
         yield Case(f"{rpc.name}: largest", name, largest(rpc))
+        if is_internal(name):
+            yield Case(f"{rpc.name}: most entries, all empty", name, empty_entries(rpc))
         for what, make in EXPENSIVE.get(name, {}).items():
             yield Case(f"{rpc.name}: {what}", name, make())
 
@@ -92,6 +111,16 @@ def largest(rpc: MethodDescriptor) -> Any:
     return made
 
 
+def empty_entries(rpc: MethodDescriptor) -> Any:
+    """Two bytes an entry on the wire, and an object and a look-up where it is served."""
+    made: Any = GetMessageClass(rpc.input_type)()
+    for field in rpc.input_type.fields:
+        if field.is_repeated and field.message_type is not None:
+            entry = GetMessageClass(field.message_type)()
+            getattr(made, field.name).extend([entry] * entries_limit(field.full_name))
+    return made
+
+
 def _make_valid(request: Any) -> None:
     """Where its fields rule each other out, or have few values: it must not be rejected for that
     before it costs anything."""
@@ -100,6 +129,11 @@ def _make_valid(request: Any) -> None:
             request.acks, request.timeout_ms = pb.ACKS_LEADER, 30_000
         case "InitProducerIdRequest":
             request.ClearField("named_epoch")
+        case "ListOffsetsRequest":
+            for entry in request.partitions:
+                entry.partition %= WIDE_PARTITIONS
+                entry.position = pb.OFFSET_POSITION_TIMESTAMP
+                entry.current_leader_epoch = -1
         case "DescribeProducersRequest":
             request.ClearField("fence")
         case "WatchEventsRequest":
@@ -111,7 +145,7 @@ def _make_valid(request: Any) -> None:
 
 
 def _fill(message: Any, field: FieldDescriptor, room_bytes: int) -> None:
-    limit = ENTRY_LIMITS.get(field.full_name, MAX_ENTRIES_PER_REQUEST)
+    limit = entries_limit(field.full_name)
     entries = getattr(message, field.name)
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
         for number in range(min(limit, room_bytes // 40)):
@@ -159,6 +193,8 @@ def _set(message: Any, field: FieldDescriptor, depth: int = 2) -> None:
             _set_all(getattr(message, field.name), depth - 1)
     elif field.name == "topic":
         message.topic = WIDE_TOPIC
+    elif field.name in _UNSAID.get(message.DESCRIPTOR.file.name, ()):
+        return
     elif field.type not in (FieldDescriptor.TYPE_ENUM, FieldDescriptor.TYPE_BOOL):
         setattr(message, field.name, _scalar(field))
 
@@ -204,6 +240,25 @@ def many_headers() -> Batch:
     count, each = 100_000, 1_000
     headers = {index: [("", b"")] * each for index in range(count // each)}
     return encode([b"v"] * len(headers), timestamps_ms=now_ms(), headers=headers)
+
+
+def small_headers(codec: Codec) -> Batch:
+    """As many as a batch may have that looks cheap to open by its bytes."""
+    headers = {index: [("", b"")] * 1_000 for index in range(50)}
+    return encode([b"v"] * 50, timestamps_ms=now_ms(), headers=headers, codec=codec)
+
+
+def understated() -> Batch:
+    """64 MiB of gzip whose frame says that it holds 100 bytes."""
+    sound = zeros(Codec.GZIP)
+    lying = sound.records[:-4] + (100).to_bytes(4, "little")
+    return new_batch(
+        lying,
+        codec=Codec.GZIP,
+        record_count=1,
+        base_timestamp_ms=now_ms(),
+        max_timestamp_ms=now_ms(),
+    )
 
 
 def most_records(codec: Codec = Codec.NONE) -> Batch:
@@ -310,6 +365,14 @@ EXPENSIVE: dict[str, dict[str, Callable[[], Any]]] = {
         "64 MiB decoded, zstd": lambda: produce(LARGE_TOPIC, zeros(Codec.ZSTD)),
         "64 MiB decoded, gzip": lambda: produce(LARGE_TOPIC, zeros(Codec.GZIP)),
         "64 MiB decoded, lz4": lambda: produce(LARGE_TOPIC, zeros(Codec.LZ4)),
+        "32 batches of 50,000 headers, zstd": lambda: produce(
+            SMALL_TOPIC, *[small_headers(Codec.ZSTD)] * 32
+        ),
+        "2 batches of 50,000 headers": lambda: produce(
+            SMALL_TOPIC, *[small_headers(Codec.NONE)] * 2
+        ),
+        "8 batches of 64 MiB decoded, zstd": lambda: produce(LARGE_TOPIC, *[zeros(Codec.ZSTD)] * 8),
+        "8 gzip frames that understate 64 MiB": lambda: produce(LARGE_TOPIC, *[understated()] * 8),
         "16 MiB": lambda: produce(LARGE_TOPIC, incompressible()),
         "1,000 batches": lambda: produce(
             SMALL_TOPIC, *[encode([b"v"], timestamps_ms=now_ms())] * 1_000
@@ -326,6 +389,9 @@ EXPENSIVE: dict[str, dict[str, Callable[[], Any]]] = {
         "by time, many headers": lambda: list_offsets(SMALL_TOPIC, 1, 64),
     },
     f"{_BROKER}/Metadata": {"all topics": pb.MetadataRequest},
+    "/tidelog.v1.ScrubService/Scrub": {
+        "at full rate": lambda: scrub_pb2.ScrubRequest(begin=True, full_rate=True)
+    },
     f"{_ADMIN}/CreateTopic": {"1,000 partitions, dry run": create_topic},
     f"{_ADMIN}/AddPartitions": {"1,000 partitions, dry run": add_partitions},
     f"{_ADMIN}/DescribeTopics": {
@@ -338,6 +404,9 @@ EXPENSIVE: dict[str, dict[str, Callable[[], Any]]] = {
         "all topics": lambda: elect_all(0),
     },
     f"{_ADMIN}/MoveLeaders": {"1,000 partitions": move_leaders},
+    f"{_ADMIN}/DescribeRecovery": {
+        "of all topics": lambda: admin_pb2.DescribeRecoveryRequest(page_size=1_000)
+    },
     f"{_ADMIN}/CheckRestart": {
         "of all replicas": lambda: admin_pb2.CheckRestartRequest(broker_id=1, page_size=1_000)
     },

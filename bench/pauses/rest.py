@@ -5,43 +5,66 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import http.client
 import json
 import time
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
+from http import HTTPStatus
 from typing import Any, NamedTuple
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 from bench.pauses.probing import probing
 from bench.pauses.requests import LARGE_TOPIC, SMALL_TOPIC, WIDE_PARTITIONS, WIDE_TOPIC
-from bench.pauses.run import SETTLED_S, Pause
+from bench.pauses.run import REJECTED, SETTLED_S, Pause
 
 ANSWER_TIMEOUT_S = 60.0
 # Just within what the gateway takes.
 _VALUES = 49_000
 _BODY_BYTES = (2 << 20) - 1_000
-_PLACES = {"topic": WIDE_TOPIC, "partition": "0", "broker_id": "1", "operation_id": "op-1"}
+_CHUNKS = (256 << 10) // len(b"1\r\nx\r\n")
+_PLACES = {"topic": WIDE_TOPIC, "partition": "0", "broker_id": "1"}
 _STREAMS = ("/v1/events/stream",)
 
 
 class RestCase(NamedTuple):
-    """`body` None: GET."""
+    """`in_chunks`: each byte of the body is a chunk of its own. `ends`: the operation whose end is
+    waited for afterwards, unmeasured. `allowed`: the type of an error that is no rejection."""
 
     path: str
     body: bytes | None = None
+    in_chunks: bool = False
+    method: str = ""
+    ends: str = ""
+    allowed: str = ""
 
     @property
     def name(self) -> str:
-        method = "GET" if self.body is None else f"POST {len(self.body):,} bytes to"
-        return f"{method} {self.path}"
+        unit = "chunks" if self.in_chunks else "bytes"
+        size = "" if self.body is None else f" {len(self.body):,} {unit} to"
+        return f"{self.verb}{size} {self.path}"
+
+    @property
+    def verb(self) -> str:
+        return self.method or ("GET" if self.body is None else "POST")
+
+    def verdict(self, status: int, body: bytes) -> str:
+        said = "" if status < HTTPStatus.BAD_REQUEST else body.decode(errors="replace")
+        is_allowed = self.allowed and f"urn:tidelog:error:{self.allowed}" in said
+        return f"{REJECTED}{status} {said[:200]}" if said and not is_allowed else str(status)
+
+
+def json_body(body: object) -> bytes:
+    return json.dumps(body).encode()
 
 
 def reads(openapi: dict[str, Any]) -> Iterator[RestCase]:
     """Every path that can be read, with the largest page."""
     for path, methods in openapi["paths"].items():
         described = methods.get("get")
-        if described is None or path in _STREAMS:
+        # What is asked of one operation is in `rest_operations`.
+        if described is None or path in _STREAMS or "{operation_id}" in path:
             continue
         queries = {p["name"] for p in described.get("parameters", ()) if p["in"] == "query"}
         largest = {"page_size": "1000", "max_records": "1000", "max_bytes": str(2 << 20)}
@@ -51,7 +74,12 @@ def reads(openapi: dict[str, Any]) -> Iterator[RestCase]:
     for encoding in ("json", "base64"):
         query = urlencode({"offset": 0, "max_records": 1000, "max_bytes": 2 << 20})
         for topic in (SMALL_TOPIC, LARGE_TOPIC):
-            yield RestCase(f"/v1/topics/{topic}/partitions/0/records?{query}&encoding={encoding}")
+            # The first record of large batches is larger than an answer.
+            allowed = "record-too-large" if topic == LARGE_TOPIC else ""
+            path = f"/v1/topics/{topic}/partitions/0/records?{query}&encoding={encoding}"
+            yield RestCase(path, allowed=allowed)
+    # The last of the broker's large ones, which is not compressed.
+    yield RestCase(f"/v1/topics/{LARGE_TOPIC}/partitions/0/records?latest=1")
 
 
 def _placeholders(path: str) -> Iterator[str]:
@@ -75,6 +103,9 @@ def writes() -> Iterator[RestCase]:
         [{"value": "\u1234" * (_BODY_BYTES // 6)}],
     ):
         yield RestCase(to_small, json.dumps({"records": records}).encode())
+    # As many as are received at once.
+    chunked = json.dumps({"records": [{"value": "x" * _CHUNKS}]}).encode()
+    yield RestCase(to_small, chunked, in_chunks=True)
     moves = [
         {"topic": WIDE_TOPIC, "partition": number, "target": [1]}
         for number in range(WIDE_PARTITIONS)
@@ -84,29 +115,45 @@ def writes() -> Iterator[RestCase]:
     yield RestCase("/v1/topics?dry_run=true", json.dumps(assigned).encode())
 
 
-async def of_gateway(url: str, rounds: int) -> AsyncIterator[Pause]:
-    openapi = json.loads((await _answer(url, RestCase("/openapi.json")))[1])
+async def of_gateway(url: str, rounds: int, enough_ms: float = 0) -> AsyncIterator[Pause]:
+    openapi = json.loads((await answer(url, RestCase("/openapi.json")))[1])
     async with probing(url) as probe:
         for case in (*reads(openapi), *writes()):
-            status, seconds = 0, []
+            verdict, seconds = "", []
             for _ in range(rounds):
                 began = time.monotonic()
-                status, _ = await _answer(url, case)
+                verdict = case.verdict(*await answer(url, case))
                 await asyncio.sleep(SETTLED_S)
                 await probe.next()
                 seconds.append(probe.longest_s(began))
-            yield Pause("gateway", case.name, tuple(seconds), str(status))
+                if seconds[-1] * 1000 <= enough_ms:
+                    break
+            yield Pause("gateway", case.name, tuple(seconds), verdict)
 
 
-async def _answer(url: str, case: RestCase) -> tuple[int, bytes]:
-    def ask() -> tuple[int, bytes]:
-        request = urllib.request.Request(f"{url}{case.path}", data=case.body)
-        if case.body is not None:
-            request.add_header("Content-Type", "application/json")
-        try:
-            with urllib.request.urlopen(request, timeout=ANSWER_TIMEOUT_S) as answer:
-                return answer.status, answer.read()
-        except urllib.error.HTTPError as error:
-            return error.code, error.read()
+async def answer(url: str, case: RestCase) -> tuple[int, bytes]:
+    return await asyncio.to_thread(_chunked_answer if case.in_chunks else _whole_answer, url, case)
 
-    return await asyncio.to_thread(ask)
+
+def _whole_answer(url: str, case: RestCase) -> tuple[int, bytes]:
+    request = urllib.request.Request(f"{url}{case.path}", data=case.body, method=case.verb)
+    if case.body is not None:
+        request.add_header("Content-Type", "application/json")
+    try:
+        with urllib.request.urlopen(request, timeout=ANSWER_TIMEOUT_S) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+def _chunked_answer(url: str, case: RestCase) -> tuple[int, bytes]:
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=ANSWER_TIMEOUT_S)
+    connection.putrequest("POST", case.path)
+    connection.putheader("Content-Type", "application/json")
+    connection.putheader("Transfer-Encoding", "chunked")
+    chunks = (b"1\r\n%c\r\n" % byte for byte in case.body or b"")
+    connection.endheaders(b"".join(chunks) + b"0\r\n\r\n")
+    answer = connection.getresponse()
+    body = answer.read()
+    connection.close()
+    return answer.status, body

@@ -9,11 +9,11 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import grpc
 import grpc.aio
+from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
 from bench.pauses import requests
@@ -22,13 +22,18 @@ from bench.pauses.requests import Case
 from tidelog.client import Admin
 from tidelog.rpc.channels import open_channel
 from tidelog.v1 import broker_pb2 as pb
+from tidelog.v1.errors_pb2 import ErrorCode
 from tidelog_runtime.local.cluster import LocalCluster
 
 ANSWER_TIMEOUT_S = 60.0
-# Of a stream that has no end of its own.
+# Of a stream that has no end of its own; and of one whose request has an answer.
 STREAM_S = 0.5
+FIRST_ANSWER_S = 10.0
 # A pause that shows in the answers that were on their way when the request was answered.
 SETTLED_S = 0.05
+
+
+REJECTED = "rejected: "
 
 
 class Pause(NamedTuple):
@@ -50,27 +55,35 @@ class Pause(NamedTuple):
 
 
 async def make_topics(bootstrap: str) -> None:
+    """All on broker 1, which is measured."""
     async with Admin(bootstrap) as admin:
-        await admin.create_topic(requests.SMALL_TOPIC, 1, 1)
+        await admin.create_topic(requests.SMALL_TOPIC, assignment=[[1]])
         await admin.create_topic(
-            requests.LARGE_TOPIC, 1, 1, config={"max_batch_bytes": str(16 << 20)}
+            requests.LARGE_TOPIC, assignment=[[1]], config={"max_batch_bytes": str(16 << 20)}
         )
-        await admin.create_topic(requests.WIDE_TOPIC, requests.WIDE_PARTITIONS, 1)
+        await admin.create_topic(requests.WIDE_TOPIC, assignment=[[1]] * requests.WIDE_PARTITIONS)
 
 
 async def measured(
-    service: str, address: str, modules: Sequence[ModuleType], rounds: int
+    service: str,
+    address: str,
+    rpcs: Sequence[MethodDescriptor],
+    rounds: int,
+    enough_ms: float = 0,
 ) -> AsyncIterator[Pause]:
-    """A pause for each case, as they are measured."""
+    """A pause for each case, as they are measured. One that is no longer than `enough_ms` is the
+    last of its case."""
     async with probing(address) as probe, open_channel(address) as channel:
-        for case in requests.cases(modules):
+        for case in requests.cases(rpcs):
             answer, seconds = "", []
             for _ in range(rounds):
                 began = time.monotonic()
-                answer = await _answer(channel, case)
+                answer = await answer_of(channel, case)
                 await asyncio.sleep(SETTLED_S)
                 await probe.next()
                 seconds.append(_longest(probe, began))
+                if seconds[-1] * 1000 <= enough_ms:
+                    break
             yield Pause(service, case.name, tuple(seconds), answer)
 
 
@@ -78,27 +91,40 @@ def _longest(probe: Probe, since: float) -> float:
     return probe.longest_s(since)
 
 
-async def _answer(channel: grpc.aio.Channel, case: Case) -> str:
+async def answer_of(channel: grpc.aio.Channel, case: Case) -> str:
     rpc = _rpc(case.method)
     response = GetMessageClass(rpc.output_type)
     serialize, parse = _serialize, response.FromString
     try:
         if rpc.client_streaming:
             call: Any = channel.stream_stream(case.method, serialize, parse)(iter([case.request]))
-            return await _first(call)
+            return await _first(call, FIRST_ANSWER_S)
         if rpc.server_streaming:
             call = channel.unary_stream(case.method, serialize, parse)(case.request)
-            return await _first(call)
+            return await _first(call, STREAM_S)
         call = channel.unary_unary(case.method, serialize, parse)
-        await call(case.request, timeout=ANSWER_TIMEOUT_S)
+        problem = rejection(await call(case.request, timeout=ANSWER_TIMEOUT_S))
+        return f"{REJECTED}{problem[:80]}" if problem else "OK"
     except grpc.aio.AioRpcError as error:
-        return f"{error.code().name}: {(error.details() or '')[:80]}"
-    return "OK"
+        return f"{REJECTED}{error.code().name}: {(error.details() or '')[:80]}"
 
 
-async def _first(call: Any) -> str:
+def rejection(answer: Any) -> str:
+    """The first error in an answer, also of one of its entries; empty: there is none."""
+    for field, value in answer.ListFields():
+        if field.message_type is None or field.message_type.GetOptions().map_entry:
+            continue
+        if field.message_type.name == "Error" and not field.is_repeated:
+            return f"{ErrorCode.Name(value.code)}: {value.message}"
+        for entry in list(value) if field.is_repeated else [value]:
+            if problem := rejection(entry):
+                return problem
+    return ""
+
+
+async def _first(call: Any, timeout_s: float) -> str:
     try:
-        async with asyncio.timeout(STREAM_S):
+        async with asyncio.timeout(timeout_s):
             await call.read()
     except TimeoutError:
         return "OK, open"
@@ -113,25 +139,27 @@ def _serialize(message: Any) -> bytes:
 
 
 def _rpc(method: str) -> Any:
-    for rpc in requests.rpcs_of((*requests.BROKER, *requests.CONTROLLER)):
+    for rpc in requests.all_rpcs():
         if requests.method_name(rpc) == method:
             return rpc
     raise AssertionError(f"{method} is of no service")
 
 
-async def of_cluster(cluster: LocalCluster, rounds: int) -> AsyncIterator[Pause]:
+async def of_cluster(
+    cluster: LocalCluster, rounds: int, enough_ms: float = 0
+) -> AsyncIterator[Pause]:
     """Of its first broker, and of its active controller."""
     await make_topics(cluster.bootstrap)
-    broker, controller = await _addresses(cluster)
-    for service, address, modules in (
-        ("broker", broker, requests.BROKER),
-        ("controller", controller, requests.CONTROLLER),
+    broker, controller = await addresses_of(cluster)
+    for service, address, rpcs in (
+        ("broker", broker, requests.broker_rpcs()),
+        ("controller", controller, requests.controller_rpcs()),
     ):
-        async for pause in measured(service, address, modules, rounds):
+        async for pause in measured(service, address, rpcs, rounds, enough_ms):
             yield pause
 
 
-async def _addresses(cluster: LocalCluster) -> tuple[str, str]:
+async def addresses_of(cluster: LocalCluster) -> tuple[str, str]:
     first = cluster.bootstrap.split(",")[0]
     async with open_channel(first) as channel:
         call: Any = channel.unary_unary(
@@ -142,10 +170,10 @@ async def _addresses(cluster: LocalCluster) -> tuple[str, str]:
 
 
 @asynccontextmanager
-async def running_cluster(directory: Path) -> AsyncIterator[LocalCluster]:
+async def running_cluster(directory: Path, brokers: int = 4) -> AsyncIterator[LocalCluster]:
     cluster = LocalCluster(
         directory,
-        brokers=1,
+        brokers=brokers,
         controllers=1,
         cluster="pauses",
         gateway=True,

@@ -325,4 +325,10 @@ def _waits() -> list[Panel]:
             ],
             "percentunit",
         ),
+        graph(
+            "Do all gateways announce themselves?",
+            "REST API and console. Where one is silent run `tidelog explain`: it says which, and "
+            "whether its process stands still, has ended or is cut off.",
+            [Query(f"max by (state) (tidelog_gateways{{{CLUSTER}}})", "{{state}}")],
+        ),
     ]

@@ -1,0 +1,84 @@
+"""How long a consumer holds its caller's event loop as it opens one large batch.
+
+Measured where it runs: a task that ticks each millisecond says how late it was."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from bench.pauses import requests
+from bench.pauses.run import Pause, answer_of
+from tidelog.client import Consumer
+from tidelog.model import Batch, Codec
+from tidelog.record_batch import encode
+from tidelog.rpc.channels import open_channel
+from tidelog_runtime.local.cluster import LocalCluster
+
+_RECORDS = 100_000
+_TICK_S = 0.001
+
+
+class Ticks:
+    """`longest_s`: by how much the latest tick was late."""
+
+    def __init__(self) -> None:
+        self.longest_s = 0.0
+
+    async def __aenter__(self) -> Ticks:
+        self._ticking = asyncio.create_task(self._tick())
+        await asyncio.sleep(_TICK_S)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.sleep(_TICK_S)
+        self._ticking.cancel()
+
+    async def _tick(self) -> None:
+        while True:
+            began = time.monotonic()
+            await asyncio.sleep(_TICK_S)
+            self.longest_s = max(self.longest_s, time.monotonic() - began - _TICK_S)
+
+
+def small_records(codec: Codec) -> Batch:
+    """As many as a batch may have by default, 16 MiB of them once they are decompressed."""
+    values = [b"%0160d" % number for number in range(_RECORDS)]
+    return encode(values, [b"k"] * _RECORDS, timestamps_ms=requests.now_ms(), codec=codec)
+
+
+BATCHES: dict[str, Callable[[], Batch]] = {
+    "100,000 records of 160 bytes, gzip": lambda: small_records(Codec.GZIP),
+    "100,000 records of 160 bytes, zstd": lambda: small_records(Codec.ZSTD),
+    "100,000 records of 160 bytes, lz4": lambda: small_records(Codec.LZ4),
+    "64 MiB decoded, gzip": lambda: requests.zeros(Codec.GZIP),
+    "100,000 headers": requests.many_headers,
+}
+
+
+async def of_consumer(cluster: LocalCluster, rounds: int) -> AsyncIterator[Pause]:
+    """Of each batch, which is appended to a topic that has large ones."""
+    method = "/tidelog.v1.BrokerService/Produce"
+    address = cluster.bootstrap.split(",")[0]
+    async with open_channel(address) as channel, Consumer(cluster.bootstrap) as consumer:
+        (partition,) = await consumer.assign_topic(requests.LARGE_TOPIC)
+        for name, make in BATCHES.items():
+            end = (await consumer.end_offsets([partition]))[partition]
+            batch = make()
+            case: Any = requests.Case(name, method, requests.produce(requests.LARGE_TOPIC, batch))
+            answer, seconds = await answer_of(channel, case), []
+            for _ in range(rounds):
+                async with Ticks() as ticks:
+                    await _read(consumer, partition, end, batch.header.record_count)
+                seconds.append(ticks.longest_s)
+            yield Pause("consumer", name, tuple(seconds), answer)
+
+
+async def _read(consumer: Consumer, partition: Any, offset: int, count: int) -> None:
+    await consumer.seek(partition, offset)
+    while count > 0:
+        records = await consumer.poll()
+        assert records, f"nothing at {offset}"
+        count -= len(records)

@@ -1,0 +1,63 @@
+"""Requests that are rejected on purpose, each with the error that is expected: what they cost until
+then is measured, too. All others are meant to be valid: one that is rejected costs less than it
+seems, and what it was to measure is not measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from bench.pauses.run import REJECTED, Pause
+
+# Of requests that no client can make valid without knowing the cluster: the valid ones of the same
+# RPCs are written out in `requests.EXPENSIVE` and in `operations`.
+_GENERATED: Mapping[str, tuple[str, ...]] = {
+    "CORRUPT_BATCH": ("Produce",),
+    "UNKNOWN_LEADER_EPOCH": ("Fetch",),
+    "TOPIC_ALREADY_EXISTS": ("CreateTopic",),
+    "UNKNOWN_TOPIC_ID": (
+        *("DeleteTopic", "AlterTopicConfig", "AddPartitions", "RemovePartitions", "Reassign"),
+    ),
+    "UNKNOWN_TOPIC_OR_PARTITION": ("DescribeRecovery", "RecoverPartitions"),
+    "REVISION_CONFLICT": ("Rebalance",),
+    "INVALID_REQUEST": (
+        *("AddBrokers", "RemoveBrokers", "SetReplicationFactor", "SetThrottle"),
+        *("MoveLeaders", "SetMaintenance"),
+    ),
+    "UNKNOWN_OPERATION": ("DescribeOperation", "CancelOperation", "ReverseOperation"),
+}
+# Of another incarnation of the broker, or of another controller: a valid one would change the
+# cluster behind its controller's back. Valid ones are sent by it as `operations` run.
+_FENCED = ("LeaderAndIsr", "StopReplica", "DescribeReplicas")
+_HOSTILE = (
+    "Produce: 40 million empty records",
+    "Produce: 40 million lengths of one record",
+    "Produce: 8 gzip frames that understate 64 MiB",
+)
+
+EXPECTED: Mapping[str, str] = {
+    **{
+        f"{rpc}: largest": f"ERROR_CODE_{code}" for code, rpcs in _GENERATED.items() for rpc in rpcs
+    },
+    **{f"{rpc}: largest": "ERROR_CODE_STALE_BROKER_EPOCH" for rpc in _FENCED},
+    **{f"{rpc}: most entries, all empty": "ERROR_CODE_STALE_CONTROLLER_EPOCH" for rpc in _FENCED},
+    "Watch: largest": "FAILED_PRECONDITION",
+    "Watch: most entries, all empty": "FAILED_PRECONDITION",
+    "AnnounceGateway: most entries, all empty": "ERROR_CODE_INVALID_REQUEST",
+    **dict.fromkeys(_HOSTILE, "ERROR_CODE_INVALID_BATCH"),
+}
+
+
+def unexpected(pauses: Iterable[Pause]) -> list[str]:
+    """Those that were rejected and meant to be valid, or rejected for another reason, or not at
+    all."""
+    wrong = []
+    for pause in pauses:
+        expected = EXPECTED.get(pause.case)
+        is_as_expected = (
+            not pause.answer.startswith(REJECTED)
+            if expected is None
+            else pause.answer.startswith(f"{REJECTED}{expected}")
+        )
+        if not is_as_expected:
+            wrong.append(f"{pause.service} {pause.case}: {pause.answer}")
+    return wrong
