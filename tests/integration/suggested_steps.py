@@ -28,6 +28,12 @@ async def without_standby(cluster: LocalCluster) -> AsyncIterator[int]:
     await until_gone(cluster, "no_standby")
 
 
+async def lead_as_preferred(cluster: LocalCluster) -> None:
+    """A broker that died leads again at once, for tests that share a cluster."""
+    await carried_out(cluster, ["leaders", "elect-preferred"])
+    await until_gone(cluster, "not_preferred_leader")
+
+
 def commands_of(finding: Finding) -> list[list[str]]:
     """The commands that a finding suggests, without `tidelog`."""
     found = []

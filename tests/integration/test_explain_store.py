@@ -28,13 +28,11 @@ from integration.explaining import (
     faults_of,
     said,
     the,
-    tidelog,
     until_found,
 )
-from integration.suggested_steps import until_gone
+from integration.suggested_steps import lead_as_preferred, until_gone
 from integration.topics import until_in_sync
 from integration.waiting import until
-from tidelog.cli.exit_status import ExitStatus
 from tidelog_runtime.local.cluster import LocalCluster
 
 TOPIC = "pairs"
@@ -139,9 +137,7 @@ def _members(etcd: EtcdMembers, how: str) -> Sequence[EtcdMember]:
 async def test_a_store_without_room(world: World) -> None:
     cluster = world.cluster
     # The broker that dies leads again, as before it died in other tests.
-    status, output = await tidelog(cluster, "leaders", "elect-preferred")
-    assert status == ExitStatus.DONE, output
-    await until_gone(cluster, "not_preferred_leader")
+    await lead_as_preferred(cluster)
     await _fill(world.etcd)
     # Nothing is written: it is noticed all the same.
     quiet = await until_found(cluster, ("store_full", -1))
