@@ -53,6 +53,10 @@ class Traffic(Protocol):
 class SecondProcess(Protocol):
     """A process that runs under the id of a broker, beside that broker's own."""
 
+    @property
+    def place(self) -> str:
+        """Its address or data directory as findings print it; no other process has the same."""
+
     async def exit_status(self) -> int | None:
         """None: it runs."""
 

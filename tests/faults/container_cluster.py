@@ -347,11 +347,10 @@ class Containers:
     async def start_second(self, broker: str, *, is_copy: bool) -> SecondProcess:
         number = self._second_number = (self._second_number + 1) % len(SECONDS)
         directory = self._directory / "seconds" / f"{next(self._fault_numbers)}"
-        second = ContainerSecond(SECONDS[number], directory)
+        second = ContainerSecond(SECONDS[number], number, directory)
         try:
-            await second.start(
-                await self._inspect(broker), number, self._data_dirs[broker] if is_copy else None
-            )
+            copied = self._data_dirs[broker] if is_copy else None
+            await second.start(await self._inspect(broker), copied)
         except BaseException:
             await second.stop()
             raise

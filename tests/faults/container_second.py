@@ -45,17 +45,24 @@ def create_command(name: str, like: Mapping[str, Any], data_dir: Path, number: i
 class ContainerSecond:
     """A `SecondProcess`. `directory`: new."""
 
-    def __init__(self, name: str, directory: Path) -> None:
+    def __init__(self, name: str, number: int, directory: Path) -> None:
+        """`number`: of its address, from 0 on."""
         self._name = name
+        self._number = number
         self._directory = directory
         self._data_dir = directory / "data"
 
-    async def start(self, like: Mapping[str, Any], number: int, copied: Path | None) -> None:
+    @property
+    def place(self) -> str:
+        """All containers have their data at the same path."""
+        return f"{second_address(self._number)}:{BROKER_PORT}"
+
+    async def start(self, like: Mapping[str, Any], copied: Path | None) -> None:
         if copied is None:
             await asyncio.to_thread(make_data_dir, self._data_dir)
         else:
             await asyncio.to_thread(copy_directory, copied, self._data_dir)
-        await run_command(create_command(self._name, like, self._data_dir, number))
+        await run_command(create_command(self._name, like, self._data_dir, self._number))
         await run_command(["docker", "start", self._name])
 
     async def exit_status(self) -> int | None:

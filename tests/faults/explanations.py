@@ -109,7 +109,7 @@ def judge_explanations(asks: Sequence[Asked], steps: Sequence[DoneStep]) -> Expl
             counts = found.counts.setdefault(fault.kind, Counter())
             for strike in fault.strikes:
                 outcomes = [
-                    _judge(expected, strike, done, fault.kind, asks)
+                    _judge(_right_for(expected, strike, done), strike, done, fault.kind, asks)
                     for expected in EXPLICABLE[fault.kind].expected
                 ]
                 bad = [outcome for outcome in outcomes if isinstance(outcome, Unexplained)]
@@ -123,6 +123,13 @@ def _best(outcomes: Sequence[object]) -> str:
     if not outcomes:
         return NOTHING
     return EXPLAINED if EXPLAINED in outcomes else TOO_SHORT
+
+
+def _right_for(expected: Expected, strike: Strike, done: DoneStep) -> Expected:
+    others = [s for fault in done.faults for s in fault.strikes if s is not strike]
+    if not any(other.brokers & strike.brokers for other in others):
+        return expected
+    return expected._replace(causes=expected.causes | expected.causes_if_struck_again)
 
 
 def _judge(
@@ -161,11 +168,17 @@ def _naming(expected: Expected, strike: Strike, asks: Sequence[Asked]) -> Callab
         return any(
             finding.cause in expected.causes
             and (not expected.names_broker or f"broker-{finding.broker}" in strike.brokers)
+            and (not expected.names_second or _names(finding, strike.second_place))
             and _without_ages(finding) not in earlier
             for finding in ask.findings
         )
 
     return is_named
+
+
+def _names(finding: Finding, place: str) -> bool:
+    words = " ".join((finding.summary, *finding.evidence)).split()
+    return place in {word.rstrip(",:;") for word in words}
 
 
 def _without_ages(finding: Finding) -> tuple[str, ...]:

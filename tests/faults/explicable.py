@@ -13,13 +13,18 @@ class Expected(NamedTuple):
     """One thing that a finding has to say of a fault. `causes`: any of these is right.
     `grace_s`: from when the fault is in force; what this counts, `why` says. `names_broker`: the
     finding's broker is one that the fault strikes. `lasts`: the finding stays after the fault, so
-    that one explanation that is new is enough, until the cluster is intact again."""
+    that one explanation that is new is enough, until the cluster is intact again. `names_second`:
+    the finding names the place of the second process that the fault starts.
+    `causes_if_struck_again`: these are right as well where another fault of the step strikes the
+    same broker."""
 
     causes: frozenset[str]
     grace_s: float
     why: str
     names_broker: bool = True
     lasts: bool = False
+    names_second: bool = False
+    causes_if_struck_again: frozenset[str] = frozenset()
 
 
 class Explicable(NamedTuple):
@@ -47,7 +52,14 @@ _CONTROLLER = _one(
     causes.NO_STANDBY,
     names_broker=False,
 )
-_CONTESTED = _one(0.0, "the second process reports it", causes.BROKER_ID_CONTESTED, lasts=True)
+_CONTESTED = _one(
+    0.0, "the second process reports it", causes.BROKER_ID_CONTESTED, lasts=True
+)._replace(names_second=True)
+# A copy that waits takes the id within a moment once the first process has ended, and its
+# registration is what is left to be explained.
+_CONTESTED_BY_COPY = _CONTESTED._replace(
+    causes_if_struck_again=frozenset({causes.DIRECTORY_NOT_INTACT})
+)
 _CUT_LINK = _one(
     4.0,
     "a follower lags for 2 s, or a leader sees no fetch for 1.5 s, and the leader may be deposed",
@@ -84,7 +96,7 @@ EXPLICABLE: dict[str, Explicable] = {
     "pause_controller": Explicable((_CONTROLLER,)),
     "restart_all_brokers": Explicable((_DEAD,)),
     "start_second_process": Explicable((_CONTESTED,)),
-    "start_copied_process": Explicable((_CONTESTED,)),
+    "start_copied_process": Explicable((_CONTESTED_BY_COPY,)),
     "start_second_while_paused": Explicable((_PAUSED_BEFORE, _CONTESTED)),
     "take_over_by_copy": Explicable(
         (
@@ -94,7 +106,7 @@ EXPLICABLE: dict[str, Explicable] = {
                 causes.DIRECTORY_NOT_INTACT,
                 causes.BROKER_ID_CONTESTED,
                 lasts=True,
-            ),
+            )._replace(names_second=True),
         )
     ),
     "cut_off_leader": Explicable(

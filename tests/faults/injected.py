@@ -10,6 +10,9 @@ from faults.effects import lacking, lacking_of_story
 from faults.gaps import Window
 from faults.plan import Step
 
+# Before the place of a second process, in the target of the fault that starts it.
+SECOND_AT = ", at "
+
 
 @dataclass(frozen=True, slots=True)
 class Strike:
@@ -30,7 +33,12 @@ class Strike:
     @property
     def brokers(self) -> frozenset[str]:
         """Those that it struck; `target` tells people more."""
-        return frozenset(re.findall(r"\bbroker-\d+\b", self.target))
+        return frozenset(re.findall(r"\bbroker-\d+\b", self.target.partition(SECOND_AT)[0]))
+
+    @property
+    def second_place(self) -> str:
+        """Of the second process that it started; empty: it started none."""
+        return self.target.partition(SECOND_AT)[2]
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,10 @@ class LocalSecond:
             environment=dict(os.environ),
         )
 
+    @property
+    def place(self) -> str:
+        return str(self.data_dir)
+
     async def start(self, copied: Path | None) -> None:
         if copied is not None:
             await asyncio.to_thread(copy_directory, copied, self.data_dir)

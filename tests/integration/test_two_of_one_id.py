@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from integration.clusters import running_cluster
-from integration.explaining import explained, the, until_found
+from integration.explaining import explained, said, the, until_found
 from integration.logs import LogSince
 from integration.reconfigured import directory_id, restart_broker
 from integration.single_service import SingleService
@@ -173,3 +173,29 @@ async def test_a_copied_directory_waits_for_the_original(
     contested = the(found, causes.BROKER_ID_CONTESTED)
     assert "waits for the registration of the first one to end" in contested.summary
     assert not log.told("registration_lost")
+
+
+async def test_a_copy_that_waits_takes_over_from_a_dead_broker_and_is_always_named(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """Whoever starts the first process again has to know of the other one."""
+    copy = tmp_path / "second-data"
+    shutil.copytree(cluster.broker_data_dir(1), copy)
+    twin = second_process(cluster, tmp_path, 1)
+    twin.process.start()
+    try:
+        await twin.until_says("broker_id_taken")
+        await until_found(cluster, (causes.BROKER_ID_CONTESTED, 1))
+        await cluster.kill(1)
+        cause = ""
+        while cause != causes.DIRECTORY_NOT_INTACT:
+            named = [f for f in (await explained(cluster)).findings if str(copy) in said(f)]
+            assert {f.broker for f in named} == {1}
+            [cause] = {f.cause for f in named}
+        cluster.start_broker(1)
+        found = await until_found(cluster, (causes.BROKER_ID_CONTESTED, 1))
+        waiting = the(found, causes.BROKER_ID_CONTESTED).evidence[1]
+        assert str(cluster.broker_data_dir(1)) in waiting
+    finally:
+        await twin.process.stop()
+    await cluster.ready()

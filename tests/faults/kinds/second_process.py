@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from faults.cluster import ClusterFailedError, SecondProcess
 from faults.effects import Measures
+from faults.injected import SECOND_AT
 from faults.scene import Scene
 from faults.service_logs import logged, state_changes
 from tidelog.state_changes.event import Kind, Stage
@@ -54,7 +55,7 @@ class _Second:
         self._seen_stopped = 0
         self._is_over = False
         self._seen: Measures = {}
-        self.target = f"{broker}: {what}"
+        self.target = f"{broker}: {what}{SECOND_AT}{second.place}"
 
     async def measured(self) -> Measures:
         if not self._is_over:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from faults.catalogue import KINDS
+from faults.catalogue import KINDS, Ability
 from faults.explanations import Asked, Explained, judge_explanations
 from faults.explicable import BLAMING, EXPLICABLE, LASTING
 from faults.gaps import Window
@@ -44,15 +44,24 @@ def every_second(*findings: Finding, since_ms: int = BEGIN_MS) -> list[Asked]:
     return [ask(ms, *findings) for ms in range(since_ms, WINDOW.end_ms - 500, 1_000)]
 
 
+SECOND = "10.0.0.9:7500"
+OF_SECOND = f"the other process: at {SECOND}, data directory /d (7f) on south"
+
+
 def struck(
-    kind: str, *, target: str = "broker-1", end_ms: int = HEALED_MS, window: Window = WINDOW
+    kind: str, *, target: str = "", end_ms: int = HEALED_MS, window: Window = WINDOW
 ) -> DoneStep:
+    second = f", at {SECOND}" if KINDS[kind].needs is Ability.SECOND else ""
+    target = target or f"broker-1{second}"
     strike = Strike(target, window.begin_ms, end_ms, seen(kind), Window(window.begin_ms, end_ms))
     return DoneStep(Step(kind, (Fault(kind, 0, 4),)), [InjectedFault(kind, 1, [strike])], window, 1)
 
 
 def right(kind: str) -> list[Finding]:
-    return [finding(min(expected.causes)) for expected in EXPLICABLE[kind].expected]
+    return [
+        finding(min(e.causes), evidence=[OF_SECOND] if e.names_second else [])
+        for e in EXPLICABLE[kind].expected
+    ]
 
 
 def counts(explained: Explained, kind: str) -> dict[str, int]:
@@ -141,7 +150,7 @@ def test_an_explanation_within_the_grace_may_still_say_nothing() -> None:
 
 
 def test_what_lasts_is_explained_by_one_explanation() -> None:
-    asks = [*every_second(), ask(WINDOW.end_ms - 400, finding(causes.BROKER_ID_CONTESTED))]
+    asks = [*every_second(), ask(WINDOW.end_ms - 400, *right("start_second_process"))]
 
     assert judge_explanations(asks, [struck("start_second_process")]).problems == []
 
@@ -149,7 +158,7 @@ def test_what_lasts_is_explained_by_one_explanation() -> None:
 @pytest.mark.parametrize(("again", "explains"), [("12:00:05Z", False), ("12:09:00Z", True)])
 def test_what_was_said_before_the_strike_does_not_explain_it(again: str, explains: bool) -> None:
     def contested(at: str, ago: str) -> Finding:
-        said = f"the other process: at x, at {at} ({ago} ago): belongs to another"
+        said = f"the other process: at {SECOND}, at {at} ({ago} ago): belongs to another"
         return finding(causes.BROKER_ID_CONTESTED, evidence=[said])
 
     before = ask(BEGIN_MS - 1_000, contested("12:00:05Z", "4.2 s"))
@@ -158,6 +167,54 @@ def test_what_was_said_before_the_strike_does_not_explain_it(again: str, explain
     explained = judge_explanations([before, *after], [earlier, struck("start_second_process")])
 
     assert len(explained.unexplained) == (0 if explains else 1)
+
+
+SECOND_KINDS = [kind for kind, known in KINDS.items() if known.needs is Ability.SECOND]
+
+
+@pytest.mark.parametrize("kind", SECOND_KINDS)
+@pytest.mark.parametrize("other", ["10.0.0.9:75001", "110.0.0.9:7500", "10.0.0.8:7500"])
+def test_a_finding_that_does_not_name_the_second_process_explains_none(
+    kind: str, other: str
+) -> None:
+    unnamed = [
+        replace(found, evidence=[line.replace(SECOND, other) for line in found.evidence])
+        for found in right(kind)
+    ]
+
+    assert judge_explanations(every_second(*unnamed), [struck(kind)]).unexplained
+
+
+def copied_and_killed(killed: str, *findings: Finding) -> Explained:
+    """A copy is started beside broker 1, and another fault of the step ends a broker."""
+    copied = struck("start_copied_process")
+    kill = struck("kill_leader", target=killed, end_ms=BEGIN_MS + 2_100)
+    step = replace(copied, faults=[*copied.faults, *kill.faults])
+    return judge_explanations(every_second(*findings), [step])
+
+
+def taken_over(place: str) -> Finding:
+    return finding(
+        causes.DIRECTORY_NOT_INTACT,
+        severity=causes.INFO,
+        evidence=[f"registered in epoch 17: at {place}, data directory /d (7f) on south"],
+    )
+
+
+def test_a_copy_that_registered_when_the_broker_was_killed_explains_itself() -> None:
+    explained = copied_and_killed("broker-1", taken_over(SECOND))
+
+    assert counts(explained, "start_copied_process") == {"explained": 1}
+
+
+@pytest.mark.parametrize(("killed", "place"), [("broker-2", SECOND), ("broker-1", "10.0.0.1:7500")])
+def test_a_registration_of_a_live_broker_or_of_the_first_directory_explains_no_copy(
+    killed: str, place: str
+) -> None:
+    """A copy that took the id from a live broker would be a fault of the product."""
+    explained = copied_and_killed(killed, taken_over(place))
+
+    assert counts(explained, "start_copied_process") == {"unexplained": 1}
 
 
 @pytest.mark.parametrize("cause", sorted(BLAMING))

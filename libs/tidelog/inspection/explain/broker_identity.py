@@ -24,29 +24,66 @@ def contested(view: ClusterView) -> Iterator[Finding]:
     """One finding for each id: it names both processes and both directories."""
     for broker_id, rejected in sorted(view.rejected_starts.items()):
         owner = view.registry.brokers.get(broker_id)
-        is_alone = owner is None and view.life(broker_id) is Life.DEAD
-        if is_alone or _is_over(view, rejected):
-            continue
         waits = rejected.cause == WAITS_FOR_LEASE
-        what = (
-            "the second one waits for the registration of the first one to end"
-            if waits
-            else "the second one was rejected at its start and has ended"
-        )
+        is_gone = view.life(broker_id) is Life.DEAD
+        if _is_over(view, rejected) or (is_gone and not waits and _is_told(view, broker_id)):
+            continue
+        if is_gone:
+            summary, next_step = _beside_a_dead_one(rejected)
+        else:
+            summary, next_step = _beside_a_live_one(owner, rejected)
         yield Finding(
             causes.BROKER_ID_CONTESTED,
             causes.WARNING,
-            f"two processes claim broker id {broker_id}; {what}",
+            summary,
             (
-                f"the registered process: {_registered(owner)}"
-                if owner is not None
-                else f"no process is registered as broker {broker_id} now, and one is there",
+                _first_process(broker_id, owner, is_gone=is_gone),
                 f"the other process: {_rejected(rejected)}, "
                 f"{ago(rejected.at_ms, view.now_ms())}: {rejected.reason}",
             ),
-            _stop_one(owner, rejected) if waits else _give_own_id(owner, rejected),
+            next_step,
             broker=broker_id,
         )
+
+
+def _is_told(view: ClusterView, broker_id: int) -> bool:
+    """Of a broker that is gone: whether the rejected start is why it cannot come back, which is a
+    finding of its own; or it was stopped in order, as the step after a rejection says."""
+    return view.failed_start(broker_id) is not None or view.was_stopped(broker_id)
+
+
+def _first_process(broker_id: int, owner: RegisteredBroker | None, *, is_gone: bool) -> str:
+    if owner is not None:
+        return f"the registered process{' is gone' if is_gone else ''}: {_registered(owner)}"
+    there = "the last one is gone" if is_gone else "one is there"
+    return f"no process is registered as broker {broker_id} now, and {there}"
+
+
+def _beside_a_live_one(owner: RegisteredBroker | None, rejected: RejectedStart) -> tuple[str, str]:
+    """Summary and next step."""
+    claim = f"two processes claim broker id {rejected.broker_id}; the second one"
+    if rejected.cause == WAITS_FOR_LEASE:
+        waits = "waits for the registration of the first one to end"
+        return f"{claim} {waits}", _stop_one(owner, rejected)
+    return f"{claim} was rejected at its start and has ended", _give_own_id(owner, rejected)
+
+
+def _beside_a_dead_one(rejected: RejectedStart) -> tuple[str, str]:
+    """Summary and next step. A process that waits takes the id as soon as it is free."""
+    broker_id, place = rejected.broker_id, f"data_dir {rejected.data_dir}{_on(rejected.host)}"
+    if rejected.cause == WAITS_FOR_LEASE:
+        return (
+            f"broker {broker_id} is gone, and another process with its id waits to take its place",
+            f"The waiting process at {rejected.address} with {place} has the same data directory "
+            f"or a copy of it, and registers as broker {broker_id} by itself. Stop it if it should "
+            f"not run as broker {broker_id}, and start the first process again: once the other one "
+            "has registered, the directory of the first one counts as the older copy.",
+        )
+    return (
+        f"broker {broker_id} is gone, and another process with its id was rejected while it ran",
+        f"Start broker {broker_id} again with its own data directory. Give the process with "
+        f"{place} a broker_id of its own, or keep it from being started.",
+    )
 
 
 def _is_over(view: ClusterView, rejected: RejectedStart) -> bool:

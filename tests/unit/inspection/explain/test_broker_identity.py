@@ -64,6 +64,40 @@ def test_a_broker_that_is_gone_and_rejected_cannot_start() -> None:
     assert REASON in finding.summary
 
 
+def test_a_process_that_waits_for_the_id_of_a_dead_broker_is_named() -> None:
+    """It takes the id as soon as it is free: who starts the first process again has to know."""
+    cluster = contested("waits_for_lease")
+    cluster.kill(2, ago_ms=100)
+    finding = next(f for f in found(cluster) if f.cause == causes.BROKER_ID_CONTESTED)
+    waits = "broker 2 is gone, and another process with its id waits to take its place"
+    assert finding.summary == waits
+    first, second = finding.evidence
+    assert first == "no process is registered as broker 2 now, and the last one is gone"
+    assert "10.0.0.9:7500, data directory /data/two (d-2) on south" in second
+    assert "the waiting process at 10.0.0.9:7500" in finding.next_step.lower()
+    assert causes.REPLICA_DEAD in {f.cause for f in found(cluster)}
+
+
+def test_a_process_that_waits_for_the_id_of_a_stopped_broker_is_named() -> None:
+    cluster = contested("waits_for_lease")
+    cluster.kill(2, cause="broker_stopped", ago_ms=100)
+    assert causes.BROKER_ID_CONTESTED in {f.cause for f in found(cluster)}
+
+
+def test_a_process_that_was_rejected_before_the_broker_crashed_is_named() -> None:
+    """It is not why the broker is gone, and whoever starts one again has to choose the right
+    one."""
+    cluster = contested()
+    cluster.kill(2, ago_ms=1_000)
+    by_cause = {f.cause: f for f in found(cluster)}
+    assert causes.BROKER_CANNOT_START not in by_cause
+    assert causes.REPLICA_DEAD in by_cause
+    finding = by_cause[causes.BROKER_ID_CONTESTED]
+    assert finding.summary.endswith("another process with its id was rejected while it ran")
+    assert "/data/two (d-2) on south" in finding.evidence[1]
+    assert finding.next_step.startswith("Start broker 2 again with its own data directory.")
+
+
 def wrong_id(directory_id: str) -> DescribedCluster:
     """Broker 2's directory was started as broker 4."""
     cluster = contested()
