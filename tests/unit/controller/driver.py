@@ -36,6 +36,7 @@ from tidelog_controller.state.commands import (
     MakePlan,
     OpenChannel,
     ReadKeys,
+    ReadSnapshot,
     Reply,
     SendDescribeReplicas,
     SendLeaderAndIsr,
@@ -93,6 +94,7 @@ from tidelog_runtime.replica_control import (
     ReplicaSummary,
     StopReplicaCommand,
 )
+from unit.controller.off_loop import plan_made, snapshot_read
 from unit.controller.table_store import TableStore
 
 KEYS = Keys("test")
@@ -545,8 +547,8 @@ class Driver:
                 return self._deliver(command)
             case SendDescribeReplicas():
                 return self._ask(command)
-            case MakePlan() | FindPlaces():
-                return self._plan(command)
+            case MakePlan() | FindPlaces() | ReadSnapshot():
+                return self._off_loop(command)
             case Reply(request_id, reply):
                 self.replies[request_id] = reply
             case OpenChannel(broker_id, epoch) | CloseChannel(broker_id, epoch):
@@ -560,18 +562,19 @@ class Driver:
                 self.stepped_down = reason
         return []
 
-    def _plan(self, command: MakePlan | FindPlaces) -> list[Command]:
-        if isinstance(command, FindPlaces):
-            self.searches.append(command)
-            return self._handle(PlacesFound(command.id, command.find(), None))
-        self.plans.append(command)
-        return [] if self.hold_plans else self._handle(self._planned(command))
+    def _off_loop(self, command: MakePlan | FindPlaces | ReadSnapshot) -> list[Command]:
+        match command:
+            case ReadSnapshot():
+                return self._handle(snapshot_read(command))
+            case FindPlaces():
+                self.searches.append(command)
+                return self._handle(PlacesFound(command.id, command.find(), None))
+            case MakePlan():
+                self.plans.append(command)
+                return [] if self.hold_plans else self._handle(self._planned(command))
 
     def _planned(self, command: MakePlan) -> PlanMade:
-        try:
-            return PlanMade(command.id, command.make(), None)
-        except TidelogError as error:
-            return PlanMade(command.id, None, error)
+        return plan_made(command)
 
     def make_plan(self) -> None:
         """The last that was held back, from now on none."""

@@ -64,6 +64,7 @@ from tidelog_controller.state.events import (
     PlacesFound,
     PlanMade,
     ReplicasDescribed,
+    SnapshotRead,
     StoreChanged,
     Tick,
     Transacted,
@@ -190,7 +191,7 @@ class Controller:
 
     def wake_at_ms(self) -> int | None:
         """When a `Tick` is due unless another event comes first; None: never."""
-        if self._judges_on:
+        if self.judges_on:
             return self._now_ms
         times = [
             self._desk.wake_at_ms(),
@@ -220,9 +221,9 @@ class Controller:
 
     @property
     def judges_on(self) -> bool:
-        """Whether a `Tick` is due at once: an event may touch more partitions than one step judges,
-        so that no request, however large, makes a step long."""
-        return self._judges_on
+        """Whether a `Tick` is due at once: an event may touch more partitions than one step judges
+        or describes, so that no request, however large, makes a step long."""
+        return self._judges_on or self._desk.has_more
 
     @property
     def is_loaded(self) -> bool:
@@ -259,8 +260,8 @@ class Controller:
                 self._leaders_unreachable(report)
             case DiskReported(report):
                 self._disk_reported(report)
-            case PlanMade() | PlacesFound():
-                self._begin(self._desk.planned(event, self._now_ms, self._wall_ms))
+            case PlanMade() | PlacesFound() | SnapshotRead():
+                self._begin(self._desk.found(event, self._now_ms, self._wall_ms))
             case Tick():
                 pass
             case request:

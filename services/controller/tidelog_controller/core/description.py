@@ -36,6 +36,10 @@ from tidelog_runtime.metadata.operations import OperationState
 from tidelog_runtime.metadata.schema import Departure, unassigned
 from tidelog_runtime.missed_brokers import missed_brokers
 
+# A description takes about 6 µs; to leave a partition out, less than 1 µs.
+DESCRIBED_PER_SLICE = 200
+SEEN_PER_SLICE = 2_000
+
 
 class Reign(NamedTuple):
     """What a controller knows. `going_since_ms`: when deletions and removals that are not
@@ -50,9 +54,7 @@ class Reign(NamedTuple):
 
 
 def describe(reign: Reign, request: StateRequest, now_ms: int) -> ControllerState:
-    """Partitions that are asked for by name or by members of their ISR, and otherwise those
-    that are not as they should be. One without replicas waits for as many running brokers as
-    it is to have."""
+    """All but the partitions, which `partitions_in_slices` describes."""
     context = reign.context
     return ControllerState(
         active=True,
@@ -60,7 +62,6 @@ def describe(reign: Reign, request: StateRequest, now_ms: int) -> ControllerStat
         backlogs=tuple(reign.dispatch.backlogs(now_ms, request)),
         departures=tuple(_departures(reign)),
         deletions=tuple(_deletions(reign, now_ms)),
-        partitions=() if request.services_only else tuple(_partitions(reign, request)),
         partition_count=context.partition_count,
         revision=context.revision,
         registered=tuple(_registered(context)),
@@ -148,8 +149,27 @@ def _registered(context: Context) -> Iterator[RegisteredBroker]:
         yield context.directories.describe(broker_id, broker.broker_epoch, broker.registration)
 
 
-def _partitions(reign: Reign, request: StateRequest) -> Iterator[PartitionKeyState]:
-    context = reign.context
+def partitions_in_slices(
+    context: Context, request: StateRequest
+) -> Iterator[list[PartitionKeyState]]:
+    """Partitions that are asked for by name or by members of their ISR, and otherwise those
+    that are not as they should be. One without replicas waits for as many running brokers as
+    it is to have.
+
+    Each slice takes a millisecond or two, and may hold nothing. `context`: a snapshot, where
+    anything else may run between two slices."""
+    found: list[PartitionKeyState] = []
+    for seen, key in enumerate(_partitions(context, request), 1):
+        if key is not None:
+            found.append(key)
+        if len(found) == DESCRIBED_PER_SLICE or seen % SEEN_PER_SLICE == 0:
+            yield found
+            found = []
+    yield found
+
+
+def _partitions(context: Context, request: StateRequest) -> Iterator[PartitionKeyState | None]:
+    """None: for one that is left out."""
     named = bool(request.topic) and not request.only_unwell
     topics = [request.topic] if request.topic else context.topics
     for topic in sorted(topics):
@@ -159,18 +179,32 @@ def _partitions(reign: Reign, request: StateRequest) -> Iterator[PartitionKeySta
         entry = context.topics.get(topic)
         for partition in context.partitions_of(topic):
             held = context.partition(partition)
-            if request.partition not in (None, partition.partition) or held is None:
-                continue
-            if entry is not None and held.state.topic_id != entry.entry.topic_id:
-                continue  # Left over from a former topic of the name.
-            if context.is_going(partition) and not named:
-                continue
-            if _is_asked_for(held, request, named=named):
-                yield _key_state(context, partition, held, entry)
+            is_described = held is not None and _is_described(
+                context, partition, held, entry, request, named=named
+            )
+            yield _key_state(context, partition, held, entry) if held and is_described else None
         for partition in context.unplaced(topic) if entry and not request.in_isr else ():
             if request.partition in (None, partition.partition):
                 state = unassigned(context.topics[topic].entry, (), context.topics[topic].min_isr)
                 yield _key_state(context, partition, Partition(state, NO_REVISION), entry)
+
+
+def _is_described(
+    context: Context,
+    partition: TopicPartition,
+    held: Partition,
+    topic: Topic | None,
+    request: StateRequest,
+    *,
+    named: bool,
+) -> bool:
+    if request.partition not in (None, partition.partition):
+        return False
+    if topic is not None and held.state.topic_id != topic.entry.topic_id:
+        return False  # Left over from a former topic of the name.
+    if context.is_going(partition) and not named:
+        return False
+    return _is_asked_for(held, request, named=named)
 
 
 def _is_asked_for(held: Partition, request: StateRequest, *, named: bool) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from tidelog.errors import TidelogError
 from tidelog.request_bounds import check_timeout
@@ -25,6 +26,7 @@ from tidelog_controller.requests.partition_admin import PartitionAdmin
 from tidelog_controller.requests.placing import Placing
 from tidelog_controller.requests.recovery_admin import RecoveryAdmin
 from tidelog_controller.requests.recovery_looks import RecoveryLooks
+from tidelog_controller.requests.snapshot_reads import ClusterView, SnapshotReads
 from tidelog_controller.requests.throttle_admin import ThrottleAdmin
 from tidelog_controller.requests.topic_admin import TopicAdmin
 from tidelog_controller.requests.topic_config_admin import TopicConfigAdmin
@@ -56,6 +58,7 @@ from tidelog_controller.state.events import (
     PlacesFound,
     PlanMade,
     RecoverPartitions,
+    SnapshotRead,
 )
 from tidelog_controller.state.transactions import Transactions
 from tidelog_runtime.metadata.schema import Departure
@@ -70,8 +73,9 @@ _Moving = (
     | SetMaintenance
     | DescribeRecovery
     | DescribeOperation
+    | ListOperations
 )
-_Question = ListOperations | CheckRestart | DescribeBrokers | DescribeTopics
+_Question = CheckRestart | DescribeBrokers | DescribeTopics
 
 
 class AdminDesk:
@@ -95,10 +99,10 @@ class AdminDesk:
         self._leaders = LeaderAdmin(context, transactions, leader_balancing)
         self._operations = OperationAdmin(context, transactions, rng, self._leaders.is_settled)
         self._throttle = ThrottleAdmin(context, transactions)
-        self._looks = RecoveryLooks(context, descriptions)
+        self._reads = SnapshotReads(context, departed)
+        self._looks = RecoveryLooks(context, descriptions, self._reads)
         self._operation_looks = OperationLooks(context, measures)
         self._context = context
-        self._departed = departed
 
     def take(self, request: AdminRequest, now_ms: int, wall_ms: int) -> list[Command]:
         """Refuses what cannot be, or begins; `advance` does the rest."""
@@ -146,8 +150,24 @@ class AdminDesk:
                 return self._operation_looks.look(request, now_ms)
             case SetMaintenance():
                 return self._leaders.maintain(request, now_ms)
+            case ListOperations():
+                return self._listed(request, Now(now_ms, wall_ms))
             case question:
-                return [Reply(question.request_id, self._described(question, Now(now_ms, wall_ms)))]
+                return self._ask(question)
+
+    def _ask(self, question: _Question) -> list[Command]:
+        return self._reads.submit(
+            question.request_id,
+            partial(answer, question),
+            lambda found: [Reply(question.request_id, AdminReply(None, answer=found))],
+        )
+
+    def _listed(self, request: ListOperations, now: Now) -> list[Command]:
+        try:
+            reply = AdminReply(None, answer=list_operations(self._context, request, now))
+        except TidelogError as error:
+            reply = AdminReply(error)
+        return [Reply(request.request_id, reply)]
 
     def _placed(self, event: PlacesFound, now_ms: int) -> list[Command]:
         """A request goes on whose places were found."""
@@ -160,32 +180,23 @@ class AdminDesk:
             return self.topics.create(request, now_ms, event.places)
         return self._partitions.resize(request, now_ms, event.places)
 
-    def planned(self, event: PlanMade | PlacesFound, now_ms: int, wall_ms: int) -> list[Command]:
-        if isinstance(event, PlacesFound):
-            return self._placed(event, now_ms)
-        return self._operations.planned(event, Now(now_ms, wall_ms))
-
-    def _described(self, question: _Question, now: Now) -> AdminReply:
-        try:
-            return AdminReply(None, answer=self._answer(question, now))
-        except TidelogError as error:
-            return AdminReply(error)
-
-    def _answer(self, question: _Question, now: Now) -> Answer:
-        match question:
-            case ListOperations():
-                return list_operations(self._context, question, now)
-            case CheckRestart():
-                return checked_restart(self._context, question)
-            case DescribeBrokers():
-                return describe_brokers(self._context, question, self._departed)
-            case DescribeTopics():
-                return describe_topics(self._context, question)
+    def found(
+        self, event: PlanMade | PlacesFound | SnapshotRead, now_ms: int, wall_ms: int
+    ) -> list[Command]:
+        """What was found off the event loop."""
+        match event:
+            case PlacesFound():
+                return self._placed(event, now_ms)
+            case SnapshotRead():
+                return self._reads.done(event)
+            case PlanMade():
+                return self._operations.planned(event, Now(now_ms, wall_ms))
 
     def advance(self, now_ms: int, wall_ms: int) -> list[Command]:
         """What the waiting requests and the standing intents now need."""
         return [
             *self._placing.due(),
+            *self._reads.due(),
             *self.topics.advance(now_ms),
             *self._partitions.advance(now_ms),
             *self._configs.advance(now_ms),
@@ -197,6 +208,11 @@ class AdminDesk:
             *self._throttle.advance(now_ms),
             *self._looks.advance(now_ms),
         ]
+
+    @property
+    def has_more(self) -> bool:
+        """Whether an answer is being made, which takes further steps at once."""
+        return self._looks.has_more
 
     def wake_at_ms(self) -> int | None:
         times = [
@@ -211,3 +227,14 @@ class AdminDesk:
             self._operation_looks.wake_at_ms(),
         ]
         return min((time for time in times if time is not None), default=None)
+
+
+def answer(question: _Question, view: ClusterView) -> Answer:
+    """Pure. Raises what the request is rejected with."""
+    match question:
+        case CheckRestart():
+            return checked_restart(view.context, question)
+        case DescribeBrokers():
+            return describe_brokers(view.context, question, view.departed)
+        case DescribeTopics():
+            return describe_topics(view.context, question)

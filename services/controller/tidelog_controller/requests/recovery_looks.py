@@ -7,7 +7,8 @@ revision stands. Brokers are asked for it; whoever does not answer in time is na
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tidelog.errors import ErrorCode, TidelogError, unknown_partition
 from tidelog.model import NO_EPOCH, NO_LEADER, TopicPartition
@@ -17,6 +18,7 @@ from tidelog_controller.policies.electability import is_running, is_whole, last_
 from tidelog_controller.policies.recovery import Logs, records_given_up
 from tidelog_controller.requests.operation_views import position_of
 from tidelog_controller.requests.recovery_checks import check_choices
+from tidelog_controller.requests.snapshot_reads import SnapshotReads
 from tidelog_controller.requests.topic_checks import known_topic, request_timeout_ms
 from tidelog_controller.state.admin_answers import (
     RecoveryAnswer,
@@ -28,81 +30,95 @@ from tidelog_controller.state.commands import AdminReply, Command, Reply
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.known import Partition, Topic
 
+# So many are described in one step: a few milliseconds.
+MAX_VIEWED_PER_STEP = 200
+
+
+class RecoveryPage(NamedTuple):
+    """Partitions without a leader, those that one answer describes."""
+
+    partitions: tuple[TopicPartition, ...]
+    next_page_token: str
+
 
 @dataclass(slots=True)
 class _Look:
+    """`waits_for`: a partition that was not described when it was last checked. `views`: of the
+    first partitions, once all are described or time is up."""
+
     request_id: int
-    partitions: tuple[TopicPartition, ...]
-    next_page_token: str
+    page: RecoveryPage
     deadline_ms: int
+    waits_for: TopicPartition | None = None
+    viewed: int = 0
+    views: list[RecoveryView] = field(default_factory=list)
 
 
 class RecoveryLooks:
-    def __init__(self, context: Context, descriptions: Descriptions) -> None:
+    """The answer describes each partition as it is in the step that describes it, and names the
+    revision of its key: a choice that names it is rejected once the key has changed."""
+
+    def __init__(self, context: Context, descriptions: Descriptions, reads: SnapshotReads) -> None:
         self._context = context
         self._descriptions = descriptions
+        self._reads = reads
         self._looks: dict[int, _Look] = {}
+        self._has_changed = self._has_more = False
 
     def look(self, request: DescribeRecovery, now_ms: int) -> list[Command]:
-        """Refuses what cannot be, or begins; `advance` does the rest."""
-        try:
-            leaderless = self._leaderless(request)
-            first = position_of(request.page_token)
-            end = first + page_size(request.page_size)
-        except TidelogError as error:
-            return [Reply(request.request_id, AdminReply(error))]
-        self._looks[request.request_id] = _Look(
-            request.request_id,
-            tuple(leaderless[first:end]),
-            str(end) if end < len(leaderless) else "",
-            now_ms + request_timeout_ms(request.timeout_ms),
+        """Rejects what cannot be, or begins; `advance` does the rest."""
+        deadline_ms = now_ms + request_timeout_ms(request.timeout_ms)
+
+        def begin(page: RecoveryPage) -> list[Command]:
+            self._looks[request.request_id] = _Look(request.request_id, page, deadline_ms)
+            self._has_changed = True
+            return []
+
+        return self._reads.submit(
+            request.request_id, lambda view: page_of(view.context, request), begin
         )
-        return []
 
     def advance(self, now_ms: int) -> list[Command]:
         commands: list[Command] = []
+        room, self._has_more = MAX_VIEWED_PER_STEP, False
         for look in list(self._looks.values()):
-            waiting = any(self._undescribed(name) for name in look.partitions)
-            if waiting and now_ms < look.deadline_ms:
+            if not look.viewed and now_ms < look.deadline_ms and self._waits(look):
                 continue
+            names = look.page.partitions[look.viewed : look.viewed + room]
+            views = map(self._view, names)
+            look.views += [view for view in views if view is not None]
+            look.viewed += len(names)
+            room -= len(names)
+            if look.viewed < len(look.page.partitions):
+                self._has_more = True
+                break
             del self._looks[look.request_id]
-            views = [view for name in look.partitions if (view := self._view(name)) is not None]
-            answer = RecoveryAnswer(tuple(views), look.next_page_token)
+            self._has_changed = True
+            answer = RecoveryAnswer(tuple(look.views), look.page.next_page_token)
             commands.append(Reply(look.request_id, AdminReply(None, answer=answer)))
-        self._context.look_at(name for look in self._looks.values() for name in look.partitions)
+        if self._has_changed:
+            self._has_changed = False
+            looks = self._looks.values()
+            self._context.look_at(name for look in looks for name in look.page.partitions)
         return commands
+
+    @property
+    def has_more(self) -> bool:
+        """Whether an answer is being made, which takes further steps."""
+        return self._has_more
 
     def wake_at_ms(self) -> int | None:
         return min((look.deadline_ms for look in self._looks.values()), default=None)
 
-    def _leaderless(self, request: DescribeRecovery) -> list[TopicPartition]:
-        context = self._context
-        if not request.topic:
-            if request.partitions or request.choices:
-                raise TidelogError(
-                    ErrorCode.INVALID_REQUEST,
-                    f"partitions {_named(request)} are named without their topic; name "
-                    "it, or leave the partitions out",
-                )
-            topics = sorted(set(context.topics) - set(context.deletions))
-            return [n for t in topics for n in context.partitions_of(t) if self._held(n)]
-        topic = known_topic(context, request.topic)
-        numbers = _named(request) or range(topic.entry.partitions)
-        wrong = [n for n in numbers if not 0 <= n < topic.entry.partitions]
-        if wrong:
-            raise unknown_partition(request.topic, wrong[0], topic.entry.partitions)
-        check_choices(context, request.topic, request.choices)
-        names = (TopicPartition(request.topic, number) for number in sorted(set(numbers)))
-        return [name for name in names if self._held(name)]
+    def _waits(self, look: _Look) -> bool:
+        if look.waits_for is not None and self._undescribed(look.waits_for):
+            return True
+        undescribed = (name for name in look.page.partitions if self._undescribed(name))
+        look.waits_for = next(undescribed, None)
+        return look.waits_for is not None
 
     def _held(self, name: TopicPartition) -> tuple[Topic, Partition] | None:
-        """None: it has a leader, or was never led and holds nothing."""
-        held, topic = self._context.partition(name), self._context.topics.get(name.topic)
-        if held is None or topic is None or self._context.state_to_stay(name) is None:
-            return None
-        if held.state.leader != NO_LEADER or held.state.leader_epoch == NO_EPOCH:
-            return None
-        return topic, held
+        return _leaderless(self._context, name)
 
     def _logs(self, name: TopicPartition, held: Partition) -> Logs:
         return self._descriptions.logs(name, held.revision, self._context.live)
@@ -150,6 +166,45 @@ class RecoveryLooks:
         )
         lost = records_given_up(held.state, broker_id, logs)
         return SurvivorView(broker_id, "", log, whole, lost)
+
+
+def page_of(context: Context, request: DescribeRecovery) -> RecoveryPage:
+    """Pure. Raises what the request is rejected with."""
+    names = _requested(context, request)
+    first = position_of(request.page_token)
+    end = first + page_size(request.page_size)
+    return RecoveryPage(tuple(names[first:end]), str(end) if end < len(names) else "")
+
+
+def _requested(context: Context, request: DescribeRecovery) -> list[TopicPartition]:
+    if not request.topic:
+        if request.partitions or request.choices:
+            raise TidelogError(
+                ErrorCode.INVALID_REQUEST,
+                f"partitions {_named(request)} are named without their topic; name "
+                "it, or leave the partitions out",
+            )
+        topics = sorted(set(context.topics) - set(context.deletions))
+        every = (name for topic in topics for name in context.partitions_of(topic))
+        return [name for name in every if _leaderless(context, name)]
+    topic = known_topic(context, request.topic)
+    numbers = _named(request) or range(topic.entry.partitions)
+    wrong = [n for n in numbers if not 0 <= n < topic.entry.partitions]
+    if wrong:
+        raise unknown_partition(request.topic, wrong[0], topic.entry.partitions)
+    check_choices(context, request.topic, request.choices)
+    names = (TopicPartition(request.topic, number) for number in sorted(set(numbers)))
+    return [name for name in names if _leaderless(context, name)]
+
+
+def _leaderless(context: Context, name: TopicPartition) -> tuple[Topic, Partition] | None:
+    """None: it has a leader, or was never led and holds nothing."""
+    held, topic = context.partition(name), context.topics.get(name.topic)
+    if held is None or topic is None or context.state_to_stay(name) is None:
+        return None
+    if held.state.leader != NO_LEADER or held.state.leader_epoch == NO_EPOCH:
+        return None
+    return topic, held
 
 
 def _named(request: DescribeRecovery) -> list[int]:

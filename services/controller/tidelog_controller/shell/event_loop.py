@@ -12,10 +12,15 @@ from typing import Protocol, TypeVar
 from structlog.typing import FilteringBoundLogger
 
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.inspection.model import BrokerBacklog, ControllerState, StateRequest
+from tidelog.inspection.model import (
+    BrokerBacklog,
+    ControllerState,
+    PartitionKeyState,
+    StateRequest,
+)
 from tidelog.state_changes.event import NO_PARTITION, StateChange
 from tidelog_controller.core.controller import Controller
-from tidelog_controller.core.description import not_found
+from tidelog_controller.core.description import not_found, partitions_in_slices
 from tidelog_controller.core.write_pace import INTERVALS, Intervals
 from tidelog_controller.policies.internal_topics import InternalTopic
 from tidelog_controller.policies.leader_balance import LeaderBalancing
@@ -31,6 +36,7 @@ from tidelog_controller.state.commands import (
     MakePlan,
     OpenChannel,
     ReadKeys,
+    ReadSnapshot,
     Reply,
     SendDescribeReplicas,
     SendLeaderAndIsr,
@@ -51,6 +57,7 @@ from tidelog_controller.state.events import (
     OutcomeUnknown,
     PlacesFound,
     PlanMade,
+    SnapshotRead,
     StoreChanged,
     Tick,
     Transacted,
@@ -157,6 +164,7 @@ class EventLoop:
         self._requests: dict[int, asyncio.Future[AdminReply]] = {}
         self._last_request_id = 0
         self._over = False
+        self._describing = asyncio.Lock()
 
     async def run(self) -> str:
         """Returns why the reign is over. Other errors come as an exception group."""
@@ -206,8 +214,22 @@ class EventLoop:
             return _busy()
         return None
 
-    def describe(self, request: StateRequest) -> ControllerState:
-        """Between two events: what it reads does not change while it reads."""
+    async def describe(self, request: StateRequest) -> ControllerState:
+        """All as of one moment between two events: partitions are described in slices, of a
+        snapshot. One description at a time, so that there is one snapshot at most; those without
+        partitions do not wait."""
+        if request.services_only:
+            return self._described(request)
+        async with self._describing:
+            state, snapshot = self._described(request), self.context.snapshot()
+            partitions: list[PartitionKeyState] = []
+            for some in partitions_in_slices(snapshot, request):
+                partitions += some
+                await asyncio.sleep(0)
+        return dataclasses.replace(state, partitions=tuple(partitions))
+
+    def _described(self, request: StateRequest) -> ControllerState:
+        """Without partitions."""
         state = self._controller.describe(request, self._environment.clock.monotonic_ms())
         links = (self._channels[broker_id].described() for broker_id in sorted(self._channels))
         return dataclasses.replace(state, connections=tuple(links))
@@ -267,7 +289,7 @@ class EventLoop:
 
     def _carry_out(self, command: Command, tasks: asyncio.TaskGroup) -> None:
         match command:
-            case Transact() | ReadKeys() | MakePlan() | FindPlaces():
+            case Transact() | ReadKeys() | MakePlan() | FindPlaces() | ReadSnapshot():
                 tasks.create_task(self._answer(command))
             case SendLeaderAndIsr() | SendStopReplica() | SendDescribeReplicas():
                 tasks.create_task(self._channels[command.broker_id].send(command))
@@ -330,7 +352,9 @@ class EventLoop:
         self._channels[command.broker_id] = channel
         channel.start(tasks)
 
-    async def _answer(self, command: Transact | ReadKeys | MakePlan | FindPlaces) -> None:
+    async def _answer(
+        self, command: Transact | ReadKeys | MakePlan | FindPlaces | ReadSnapshot
+    ) -> None:
         match command:
             case Transact():
                 await self._transact(command)
@@ -341,6 +365,9 @@ class EventLoop:
             case FindPlaces(request_id, find):
                 places, error = await self._off_loop(find)
                 await self._queue.put(PlacesFound(request_id, places or (), error))
+            case ReadSnapshot(request_id, read):
+                found, error = await self._off_loop(read)
+                await self._queue.put(SnapshotRead(request_id, found, error))
 
     async def _transact(self, command: Transact) -> None:
         try:

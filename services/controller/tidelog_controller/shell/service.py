@@ -137,6 +137,8 @@ class ControllerService:
 
     async def describe(self, request: StateRequest) -> ServiceState:
         clock, state_changes = self._environment.clock, self._state_changes
+        error = self._reign.not_found(request) if self._reign is not None else None
+        controller = await self._describe_reign(request)
         return ServiceState(
             role="controller",
             id=self._entry.controller_id,
@@ -147,19 +149,19 @@ class ControllerService:
             store=self._environment.store.health,
             events_told=state_changes.told,
             events_dropped=state_changes.dropped,
-            controller=self._describe_reign(request),
-            error=self._reign.not_found(request) if self._reign is not None else None,
+            controller=controller,
+            error=error,
         )
 
     @property
     def known_services(self) -> ServicesOfReign:
         return ServicesOfReign(self._entry, self._roster, lambda: self._reign)
 
-    def _describe_reign(self, request: StateRequest) -> ControllerState:
-        active = self._election.active
+    async def _describe_reign(self, request: StateRequest) -> ControllerState:
         state = ControllerState(active=False, controller_epoch=NO_EPOCH)
         if self._reign is not None:
-            state = self._reign.describe(request)
+            state = await self._reign.describe(request)
+        active = self._election.active
         return dataclasses.replace(
             state,
             active_address=active.address if active else "",

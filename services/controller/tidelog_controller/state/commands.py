@@ -99,6 +99,14 @@ class FindPlaces(NamedTuple):
     find: Callable[[], Assignment]
 
 
+class ReadSnapshot(NamedTuple):
+    """`read` is run off the event loop; `SnapshotRead` brings what it found, or the `TidelogError`
+    that it raised."""
+
+    id: int
+    read: Callable[[], object]
+
+
 class AdminReply(NamedTuple):
     """`pending_brokers`: without an acknowledgement when time was up; where replicas were to start,
     also those that have died.
@@ -188,6 +196,7 @@ Command = (
     | SendDescribeReplicas
     | MakePlan
     | FindPlaces
+    | ReadSnapshot
     | Reply
     | Log
     | Tell

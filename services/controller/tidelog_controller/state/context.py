@@ -196,14 +196,15 @@ class Context:
         return broker_id in self.added_brokers or bool(self._by_broker.get(broker_id))
 
     def snapshot(self) -> Context:
-        """What plans are made of, as it is now, whatever comes; to be read alone, also by
-        another thread. What it holds is never changed in place, so it is not copied."""
+        """What plans and descriptions are made of, as it is now, whatever comes; to be read alone,
+        also by another thread. What it holds is never changed in place, so it is not copied."""
         copy = Context(self.keys)
         copy.brokers, copy.live = dict(self.brokers), dict(self.live)
         copy.topics, copy.malformed = dict(self.topics), set(self.malformed)
         copy.deletions, copy.removals = dict(self.deletions), dict(self.removals)
         copy.added_brokers = dict(self.added_brokers)
         copy.removed_brokers = dict(self.removed_brokers)
+        copy.maintenance, copy.wanted_moves = dict(self.maintenance), self.wanted_moves
         copy.operations = self.operations.snapshot()
         copy._partitions = {topic: dict(held) for topic, held in self._partitions.items()}
         copy._by_broker = {broker_id: dict(held) for broker_id, held in self._by_broker.items()}

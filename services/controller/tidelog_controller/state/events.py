@@ -182,6 +182,14 @@ class PlacesFound(NamedTuple):
     error: TidelogError | None
 
 
+class SnapshotRead(NamedTuple):
+    """Answer to `ReadSnapshot`: what was found, or why nothing was."""
+
+    id: int
+    found: object
+    error: TidelogError | None
+
+
 class Tick(NamedTuple):
     """Time has reached what `Controller.wake_at_ms` said."""
 
@@ -221,6 +229,7 @@ Event = (
     | DiskReported
     | PlanMade
     | PlacesFound
+    | SnapshotRead
     | AdminRequest
     | Tick
 )

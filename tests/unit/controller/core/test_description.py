@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import chain
+
+import pytest
+
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import ControllerState, PartitionMoveState, StateRequest
 from tidelog.model import NO_LEADER
 from tidelog.state_changes.event import Cause
 from tidelog_controller.control.broker_control import MAX_PENDING_NAMED
-from tidelog_controller.core.description import not_found
+from tidelog_controller.core import description
+from tidelog_controller.core.description import not_found, partitions_in_slices
 from tidelog_runtime.missed_brokers import UNMISSED_TOLD_MS
 from unit.controller import operated
 from unit.controller.driver import COMMAND_TIMEOUT_MS, WALL_MS, Driver, cluster
@@ -15,7 +21,11 @@ from unit.controller.lost_data import down, reboot
 
 
 def described(driver: Driver, request: StateRequest | None = None) -> ControllerState:
-    return driver.controller.describe(request or StateRequest(), driver.now_ms)
+    """As the shell makes it, with partitions."""
+    request = request or StateRequest()
+    state = driver.controller.describe(request, driver.now_ms)
+    slices = partitions_in_slices(driver.controller.context, request)
+    return replace(state, partitions=tuple(chain.from_iterable(slices)))
 
 
 def with_topic(partitions: int = 3) -> Driver:
@@ -74,11 +84,14 @@ def test_a_cancelled_move_says_for_whom_it_waits_to_go_back() -> None:
     assert partition.move == PartitionMoveState("op", original, (4, 5), True, others)
 
 
-def test_who_asks_for_services_alone_gets_no_partitions() -> None:
-    driver = with_topic(partitions=1)
-    driver.refuse_connection(driver.state().leader)
-    state = described(driver, StateRequest(services_only=True))
-    assert (state.partitions, len(state.registered)) == ((), 2)
+def test_partitions_are_described_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(description, "DESCRIBED_PER_SLICE", 2)
+    monkeypatch.setattr(description, "SEEN_PER_SLICE", 3)
+    context = with_topic(partitions=7).controller.context
+    slices = partitions_in_slices(context, StateRequest(topic="t"))
+    assert [[p.partition for p in some] for some in slices] == [[0, 1], [2], [3, 4], [5], [6]]
+    # So are those that are only looked at.
+    assert list(partitions_in_slices(context, StateRequest())) == [[], [], []]
 
 
 def not_found_in(driver: Driver, topic: str, partition: int | None = None) -> str:

@@ -10,6 +10,7 @@ import pytest
 from tidelog.errors import ErrorCode
 from tidelog.inspection.model import StateRequest
 from tidelog.state_changes.event import Cause, Kind, Stage
+from tidelog_controller.core import description
 from tidelog_controller.requests import operation_admin
 from tidelog_controller.shell import service as service_module
 from tidelog_controller.shell.event_loop import TURNS_BETWEEN_EVENTS
@@ -182,6 +183,29 @@ async def test_every_controller_lists_all_of_them_active_or_not(world: World) ->
         while await listed() != [[1, 2, 3]] * 3:  # noqa: ASYNC110 - a store tells, no event
             await asyncio.sleep(0.002)
     assert sum(service.is_active for service in services) == 1
+
+
+async def test_others_run_while_partitions_are_described_as_of_one_moment(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(description, "DESCRIBED_PER_SLICE", 1)
+    controller = await with_topic(world)
+    service = controller.service
+    describing = asyncio.create_task(service.describe(StateRequest(topic="t")))
+    glimpse = asyncio.create_task(service.describe(StateRequest("t", services_only=True)))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    # What is cheap does not wait for it.
+    assert glimpse.done()
+    assert not describing.done()
+    reply = await service.submit(DeleteTopic(0, "t", "", 5_000))
+    assert reply.error is None
+    state = (await describing).controller
+    assert state is not None
+    assert [p.partition for p in state.partitions] == [0, 1, 2]
+    told = glimpse.result().controller
+    assert told is not None
+    assert (told.active, told.partitions, told.partition_count) == (True, (), 3)
 
 
 async def test_a_controller_that_stops_is_no_longer_listed(world: World) -> None:

@@ -1,0 +1,127 @@
+"""Descriptions of many partitions are made off the event loop."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.errors import ErrorCode
+from tidelog_controller.requests import recovery_looks, snapshot_reads
+from tidelog_controller.state.admin_answers import RecoveryAnswer, RestartAnswer
+from tidelog_controller.state.admin_requests import (
+    CheckRestart,
+    DescribeBrokers,
+    DescribeRecovery,
+    DescribeTopics,
+)
+from tidelog_controller.state.commands import AdminReply, Command, ReadSnapshot, Reply
+from tidelog_controller.state.events import AdminRequest, Event, Tick
+from unit.controller.driver import WALL_MS, Driver, cluster
+from unit.controller.lost_data import down
+from unit.controller.off_loop import snapshot_read
+
+REQUESTS: list[AdminRequest] = [
+    CheckRestart(0, 1, 2, "1"),
+    CheckRestart(0, 9, 0, ""),
+    DescribeBrokers(0, ()),
+    DescribeBrokers(0, (9,)),
+    DescribeTopics(0, (), False, False, 2, ""),
+    DescribeTopics(0, ("u",), False, False, 0, ""),
+    DescribeRecovery(0, "t", (), 0, 0, ""),
+    DescribeRecovery(0, "u", (), 0, 0, ""),
+]
+
+
+def with_topic() -> Driver:
+    driver = cluster(1, 2, 3)
+    driver.create_topic(partitions=4)
+    driver.kill_broker(2)
+    driver.watch()
+    return driver
+
+
+def handled(driver: Driver, event: Event) -> list[Command]:
+    return driver.controller.handle(event, driver.now_ms, WALL_MS + driver.now_ms)
+
+
+def reads(commands: list[Command]) -> list[ReadSnapshot]:
+    return [command for command in commands if isinstance(command, ReadSnapshot)]
+
+
+@pytest.fixture
+def _few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot_reads, "MAX_READ_AT_ONCE", 3)
+
+
+def test_the_answer_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answers() -> list[tuple[object, str]]:
+        replies = map(driver.ask, REQUESTS)
+        return [(r.answer, r.error.message if r.error else "") for r in replies]
+
+    driver = with_topic()
+    at_once = answers()
+    monkeypatch.setattr(snapshot_reads, "MAX_READ_AT_ONCE", 0)
+    assert answers() == at_once
+
+
+@pytest.mark.usefixtures("_few_at_once")
+@pytest.mark.parametrize("request_", REQUESTS, ids=str)
+def test_many_partitions_are_not_read_in_the_step_of_the_request(request_: AdminRequest) -> None:
+    out = handled(with_topic(), request_._replace(request_id=90))
+    assert [read.id for read in reads(out)] == [90]
+    assert not [command for command in out if isinstance(command, Reply)]
+
+
+@pytest.mark.usefixtures("_few_at_once")
+def test_one_is_read_at_a_time_and_sees_what_stands_when_it_begins() -> None:
+    driver = with_topic()
+    (first,) = reads(handled(driver, CheckRestart(90, 1, 0, "")))
+    assert not reads(handled(driver, CheckRestart(91, 1, 0, "")))
+    # What changes now is seen by the second alone.
+    driver.delete_topic()
+    out = handled(driver, snapshot_read(first))
+    (second,) = reads(out)
+    out += handled(driver, snapshot_read(second))
+    answers = {c.request_id: c.reply.answer for c in out if isinstance(c, Reply)}
+    counts = [sum(a.counts.values()) for a in answers.values() if isinstance(a, RestartAnswer)]
+    assert (list(answers), counts) == ([90, 91], [4, 0])
+
+
+@pytest.mark.usefixtures("_few_at_once")
+def test_only_so_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot_reads, "MAX_READS_WAITING", 2)
+    driver = with_topic()
+    for request_id in (90, 91):
+        handled(driver, DescribeBrokers(request_id, ()))
+    (rejected,) = handled(driver, DescribeBrokers(92, ()))
+    assert isinstance(rejected, Reply)
+    assert rejected.reply.error is not None
+    assert rejected.reply.error.code is ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_what_could_be_recovered_is_described_so_many_in_a_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    driver = down(partitions=5, config={"recovery": "manual"})
+    asked = DescribeRecovery(0, "t", (), 0, 0, "")
+    at_once = driver.ask(asked)
+    assert isinstance(at_once.answer, RecoveryAnswer)
+    assert len(at_once.answer.partitions) == 5
+    monkeypatch.setattr(recovery_looks, "MAX_VIEWED_PER_STEP", 2)
+    viewed: list[int] = []
+    view = recovery_looks.RecoveryLooks._view
+
+    def counted(looks: recovery_looks.RecoveryLooks, name: object) -> object:
+        viewed[-1] += 1
+        return view(looks, name)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(recovery_looks.RecoveryLooks, "_view", counted)
+    # Of two requests the second follows the first.
+    events: list[Event] = [asked._replace(request_id=89), asked._replace(request_id=90)]
+    replies: dict[int, AdminReply] = {}
+    while events or driver.controller.judges_on:
+        viewed.append(0)
+        out = handled(driver, events.pop(0) if events else Tick())
+        replies |= {c.request_id: c.reply for c in out if isinstance(c, Reply)}
+    assert max(viewed) == 2
+    assert list(replies) == [89, 90]
+    assert replies[90].answer == replies[89].answer == at_once.answer
