@@ -47,6 +47,7 @@ from tidelog.client.descriptions import (
 from tidelog.client.lifecycle import Lifecycle, guarded, guards_itself
 from tidelog.client.producers_codec import (
     COUNTS_FIELD,
+    IDENTITY_TIMEOUT_MS,
     PARTITIONS_FIELD,
     ProducerPosition,
     TakenEpoch,
@@ -68,6 +69,8 @@ from tidelog.v1 import broker_pb2
 # A topic that is missing may just have been created; so often other brokers are asked.
 DESCRIBE_ATTEMPTS = 4
 DESCRIBE_PAUSE_MS = 50
+# The least that a broker has to answer, however little time the caller has.
+MIN_TRY_MS = 10
 
 
 @guarded
@@ -146,7 +149,9 @@ class Admin(TopicRequests, TopicQuestions, OperationRequests, BrokerRequests):
                     error = error_from_wire(found.error)
         raise error or unknown_topic(topic)
 
-    async def default_replication_factor(self, topic: str, operation_id: str = "") -> int:
+    async def default_replication_factor(
+        self, topic: str, operation_id: str = "", timeout_ms: int | None = None
+    ) -> int:
         """The factor of a topic that is created without one: DEFAULT_REPLICATION_FACTOR, or the
         number of brokers where they are fewer. A request that is repeated by its operation's id
         asks for what it asked for before, however many brokers there are by then."""
@@ -154,7 +159,7 @@ class Admin(TopicRequests, TopicQuestions, OperationRequests, BrokerRequests):
             with contextlib.suppress(UnknownTopicError):
                 (there,) = await self.topic_details([topic], with_partitions=False)
                 return there.replication_factor
-        brokers = len((await self.describe_cluster()).brokers)
+        brokers = len((await self._describe(None, timeout_ms)).brokers)
         return max(1, min(DEFAULT_REPLICATION_FACTOR, brokers))
 
     async def init_producer_id(
@@ -200,10 +205,15 @@ class Admin(TopicRequests, TopicQuestions, OperationRequests, BrokerRequests):
         while True:
             attempt += 1
             # One broker after another, never two at once: each call is a new epoch.
-            for address in self._metadata.candidates():
+            addresses = self._metadata.candidates()
+            for asked, address in enumerate(addresses):
+                # A silent broker costs its part of the time that is left.
+                left_ms = max(give_up_ms - self._clock.monotonic_ms(), 0)
+                try_ms = max(left_ms // (len(addresses) - asked), MIN_TRY_MS)
                 try:
                     broker = self._connections.broker(address)
-                    return await take_epoch(broker, name, epoch, counts)
+                    try_ms = min(try_ms, IDENTITY_TIMEOUT_MS)
+                    return await take_epoch(broker, name, epoch, counts, try_ms)
                 except UnreachableError as error:
                     problem = str(error)
                 except TidelogError as error:
@@ -259,12 +269,14 @@ class Admin(TopicRequests, TopicQuestions, OperationRequests, BrokerRequests):
         await self._metadata.close()
         await self._connections.close()
 
-    async def _describe(self, topics: Sequence[str] | None) -> broker_pb2.MetadataResponse:
+    async def _describe(
+        self, topics: Sequence[str] | None, patience_ms: int | None = None
+    ) -> broker_pb2.MetadataResponse:
         try:
-            return await self._metadata.describe(topics)
+            return await self._metadata.describe(topics, patience_ms)
         except UnreachableError:
-            await self._metadata.refresh_patiently()
+            await self._metadata.refresh_patiently(patience_ms=patience_ms)
         try:
-            return await self._metadata.describe(topics)
+            return await self._metadata.describe(topics, patience_ms)
         except UnreachableError as error:
             raise no_answer(str(error)) from error

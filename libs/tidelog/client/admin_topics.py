@@ -120,7 +120,9 @@ class TopicRequests:
     async def describe_topic(self, topic: str) -> TopicDescription:
         raise NotImplementedError
 
-    async def default_replication_factor(self, topic: str, operation_id: str = "") -> int:
+    async def default_replication_factor(
+        self, topic: str, operation_id: str = "", timeout_ms: int | None = None
+    ) -> int:
         raise NotImplementedError
 
     async def create_topic(
@@ -146,7 +148,9 @@ class TopicRequests:
         if replication_factor is None:
             try:
                 async with asyncio.timeout(timeout_ms / 1000):
-                    replication_factor = await self.default_replication_factor(topic, operation_id)
+                    replication_factor = await self.default_replication_factor(
+                        topic, operation_id, timeout_ms
+                    )
             except TimeoutError:
                 raise no_answer("no broker told how many brokers there are") from None
         request = built(

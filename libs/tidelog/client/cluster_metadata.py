@@ -27,6 +27,8 @@ from tidelog.v1 import broker_pb2
 MAX_CANDIDATES = 16
 # A broker that has not answered within this is joined by the next; the first answer wins.
 HEDGE_MS = 200
+# The least that it is given, however little time the caller has.
+MIN_HEDGE_MS = 10
 REQUEST_TIMEOUT_MS = 2_000
 # While leaders are looked for, metadata is asked for this often.
 MIN_POLL_MS = 20
@@ -182,16 +184,18 @@ class ClusterMetadata:
         self, names: Sequence[str] = (), patience_ms: int | None = None
     ) -> None:
         """`refresh` until a broker answers; raises `TidelogError` (REQUEST_TIMED_OUT) after
-        UNREACHABLE_TIMEOUT_MS without one, or `patience_ms` where that is less."""
+        UNREACHABLE_TIMEOUT_MS without one, or `patience_ms` where that is less. A silent broker
+        costs a part of it."""
         bound_ms = UNREACHABLE_TIMEOUT_MS
         if patience_ms is not None:
             bound_ms = max(min(patience_ms, bound_ms), 0)
+        hedge_ms = self._hedge_ms(bound_ms)
         problem = "there was no answer yet"
         try:
             async with asyncio.timeout(bound_ms / 1000):
                 while True:
                     try:
-                        await self.refresh(names)
+                        await self.refresh(names, hedge_ms)
                         return
                     except UnreachableError as error:
                         problem = str(error)
@@ -216,19 +220,24 @@ class ClusterMetadata:
         if not 0 <= partition.partition < count:
             raise unknown_partition(partition.topic, partition.partition, count)
 
-    async def refresh(self, names: Sequence[str] = ()) -> None:
+    async def refresh(self, names: Sequence[str] = (), hedge_ms: int = HEDGE_MS) -> None:
         """Asks for fresh metadata, or waits for the refresh that is under way. With
-        `names`, returns only after an answer to a question that named them. Raises
-        `UnreachableError` when no broker answers."""
+        `names`, returns only after an answer to a question that named them. With less than
+        HEDGE_MS it asks by itself: the refresh under way may wait longer for a silent broker.
+        Raises `UnreachableError` when no broker answers."""
         # A name that cannot be asked for would spoil every later question.
         built(broker_pb2.MetadataRequest, topics=names)
         for name in names:
             self._use(name)
+        if hedge_ms < HEDGE_MS:
+            await self._ask_for_topics(hedge_ms)
+            self._on_change()
+            return
         if self._refreshing is not None and names:
             # It may have been asked before the names were of interest.
             await asyncio.wait([self._refreshing])
         if self._refreshing is None:
-            self._refreshing = asyncio.create_task(self._ask_for_topics())
+            self._refreshing = asyncio.create_task(self._refresh())
             # Whoever waits for it may be gone when it fails.
             self._refreshing.add_done_callback(mark_seen)
         await asyncio.shield(self._refreshing)
@@ -240,14 +249,19 @@ class ClusterMetadata:
         if self._polling is None or self._polling.done():
             self._polling = asyncio.create_task(self._poll())
 
-    async def describe(self, topics: Sequence[str] | None) -> broker_pb2.MetadataResponse:
+    async def describe(
+        self, topics: Sequence[str] | None, patience_ms: int | None = None
+    ) -> broker_pb2.MetadataResponse:
         """An answer fresh from a broker; None: brokers and controller alone, empty: all
-        topics. Raises `UnreachableError`."""
+        topics. Raises `UnreachableError`. `patience_ms`: of this a silent broker costs a part."""
+        hedge_ms = HEDGE_MS if patience_ms is None else self._hedge_ms(patience_ms)
         if topics is None:
-            return await self._described(broker_pb2.MetadataRequest(cluster_only=True))
+            request = broker_pb2.MetadataRequest(cluster_only=True)
+            return await self._described(request, hedge_ms)
         found: broker_pb2.MetadataResponse | None = None
         for names in in_parts(dict.fromkeys(topics), TOPICS_FIELD, name_bytes):
-            answer = await self._described(built(broker_pb2.MetadataRequest, topics=names))
+            request = built(broker_pb2.MetadataRequest, topics=names)
+            answer = await self._described(request, hedge_ms)
             if found is None:
                 found = answer
             else:
@@ -255,8 +269,10 @@ class ClusterMetadata:
         assert found is not None, "no names are one part"
         return found
 
-    async def _described(self, request: broker_pb2.MetadataRequest) -> broker_pb2.MetadataResponse:
-        answer = await self._ask(request)
+    async def _described(
+        self, request: broker_pb2.MetadataRequest, hedge_ms: int
+    ) -> broker_pb2.MetadataResponse:
+        answer = await self._ask(request, hedge_ms)
         self._apply(answer)
         return answer
 
@@ -280,19 +296,21 @@ class ClusterMetadata:
         self._polling = None
         self._on_change()
 
-    async def _ask_for_topics(self) -> None:
+    async def _refresh(self) -> None:
         try:
-            told = 0
-            for names in in_parts(sorted(self._interest), TOPICS_FIELD, name_bytes):
-                answer = await self._ask(
-                    broker_pb2.MetadataRequest(topics=names, cluster_only=not names)
-                )
-                self._apply(answer)
-                told += sum(len(topic.partitions) for topic in answer.topics)
-            self._long_answer_ms = told // PARTITIONS_PER_POLL_MS
+            await self._ask_for_topics(HEDGE_MS)
         finally:
             self._refreshing = None
         self._on_change()
+
+    async def _ask_for_topics(self, hedge_ms: int) -> None:
+        told = 0
+        for names in in_parts(sorted(self._interest), TOPICS_FIELD, name_bytes):
+            request = broker_pb2.MetadataRequest(topics=names, cluster_only=not names)
+            answer = await self._ask(request, hedge_ms)
+            self._apply(answer)
+            told += sum(len(topic.partitions) for topic in answer.topics)
+        self._long_answer_ms = told // PARTITIONS_PER_POLL_MS
 
     def _use(self, topic: str) -> None:
         self._interest.setdefault(topic)
@@ -341,16 +359,27 @@ class ClusterMetadata:
     def candidates(self) -> list[str]:
         """Every address, beginning each time with another, so that a broker that is
         behind, or hangs, is not always the one that is believed."""
-        addresses = list(dict.fromkeys((*self._cache.addresses(), *self._bootstrap)))
+        addresses = self._addresses()
         self._turn += 1
         first = self._turn % len(addresses)
         return (addresses[first:] + addresses[:first])[:MAX_CANDIDATES]
 
-    async def _ask(self, request: broker_pb2.MetadataRequest) -> broker_pb2.MetadataResponse:
+    def _addresses(self) -> list[str]:
+        return list(dict.fromkeys((*self._cache.addresses(), *self._bootstrap)))
+
+    def _hedge_ms(self, patience_ms: int) -> int:
+        """After how long the next broker is asked by a caller that waits for `patience_ms`, so
+        that each is asked in that time, and has a part of it to answer."""
+        parts = min(len(self._addresses()), MAX_CANDIDATES) + 1
+        return max(min(HEDGE_MS, patience_ms // parts), MIN_HEDGE_MS)
+
+    async def _ask(
+        self, request: broker_pb2.MetadataRequest, hedge_ms: int = HEDGE_MS
+    ) -> broker_pb2.MetadataResponse:
         answer, failures = await first_answer(
             self.candidates(),
             lambda address: self._ask_one(address, request),
-            HEDGE_MS,
+            hedge_ms,
             (UnreachableError, TidelogError),
         )
         if answer is None:

@@ -57,7 +57,11 @@ async def init_producer_id(broker: BrokerApi, name: str, epoch: int | None = Non
 
 
 async def take_epoch(
-    broker: BrokerApi, name: str, epoch: int | None, partition_counts: Mapping[str, int]
+    broker: BrokerApi,
+    name: str,
+    epoch: int | None,
+    partition_counts: Mapping[str, int],
+    timeout_ms: int = IDENTITY_TIMEOUT_MS,
 ) -> TakenEpoch:
     """As `init_producer_id`. `partition_counts`: how many partitions topics have, as far as it is
     known here; what another holder of the epoch has told before goes before it."""
@@ -70,7 +74,7 @@ async def take_epoch(
             partition_counts=partition_counts,
         )
         request = broker_pb2.InitProducerIdRequest(named_epoch=named)
-    answer = await broker.init_producer_id(request, IDENTITY_TIMEOUT_MS)
+    answer = await broker.init_producer_id(request, timeout_ms)
     if answer.HasField("error"):
         raise error_from_wire(answer.error)
     if epoch is not None and answer.producer_id < FIRST_NAMED_PRODUCER_ID:
