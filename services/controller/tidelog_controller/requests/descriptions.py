@@ -10,7 +10,7 @@ from tidelog.request_bounds import page_size
 from tidelog.state_changes.topic import is_internal
 from tidelog_controller.policies.electability import candidates
 from tidelog_controller.policies.restart_check import PartitionHealth, check_restart
-from tidelog_controller.requests.leader_admin import check_known_broker
+from tidelog_controller.requests.leader_view import check_known_broker
 from tidelog_controller.requests.operation_views import position_of
 from tidelog_controller.state.admin_answers import (
     BrokersAnswer,

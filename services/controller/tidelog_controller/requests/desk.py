@@ -91,15 +91,15 @@ class AdminDesk:
         measures: Measures,
         leader_balancing: LeaderBalancing | None,
     ) -> None:
+        self._reads = SnapshotReads(context, departed)
         self.topics = TopicAdmin(context, transactions, controls, rng, internal_topics)
         self._partitions = PartitionAdmin(context, transactions, controls)
         self._placing = Placing(context)
         self._configs = TopicConfigAdmin(context, transactions, controls)
         self._recoveries = RecoveryAdmin(context, transactions)
-        self._leaders = LeaderAdmin(context, transactions, leader_balancing)
+        self._leaders = LeaderAdmin(context, transactions, leader_balancing, self._reads)
         self._operations = OperationAdmin(context, transactions, rng, self._leaders.is_settled)
         self._throttle = ThrottleAdmin(context, transactions)
-        self._reads = SnapshotReads(context, departed)
         self._looks = RecoveryLooks(context, descriptions, self._reads)
         self._operation_looks = OperationLooks(context, measures)
         self._context = context
@@ -211,8 +211,8 @@ class AdminDesk:
 
     @property
     def has_more(self) -> bool:
-        """Whether an answer is being made, which takes further steps at once."""
-        return self._looks.has_more
+        """Whether requests need further steps at once: one does a bounded part of their work."""
+        return self._looks.has_more or self._leaders.has_more
 
     def wake_at_ms(self) -> int | None:
         times = [

@@ -7,24 +7,22 @@ durable.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
 from tidelog.state_changes.event import Cause
 from tidelog_controller.policies.leader_balance import (
     LeaderBalancing,
-    Leadership,
-    hindrance,
-    maintenance_successors,
-    preferred_elections,
 )
-from tidelog_controller.policies.leader_moves import WantedLeader, in_sync
+from tidelog_controller.policies.leader_moves import WantedLeader
+from tidelog_controller.requests.leader_view import LeaderPlan, LeaderView
 from tidelog_controller.requests.moved_leaders import MovedLeaders
+from tidelog_controller.requests.snapshot_reads import SnapshotReads
 from tidelog_controller.requests.topic_checks import (
     known_topic,
-    no_such_partition,
     outcome_unknown,
     request_timeout_ms,
 )
@@ -32,17 +30,14 @@ from tidelog_controller.state.admin_answers import LeaderResult, LeadersAnswer
 from tidelog_controller.state.admin_requests import (
     ElectPreferredLeaders,
     MoveLeaders,
-    PartitionSelector,
     SetMaintenance,
 )
 from tidelog_controller.state.commands import AdminReply, Command, Reply
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.purposes import MaintenanceChange
 from tidelog_controller.state.transactions import Transactions
-from tidelog_runtime.metadata.schema import LeaderAndIsr
 
 MAX_LEADERS_MOVED = 1_000
-MAX_BROKERS_NAMED = 50
 _IN_TURN = "brokers hand over one by one, and it gets it in its turn while it is in sync"
 _HANDED_OVER_IN_TURN = "brokers hand over one by one, and it gets it as soon as that one is in sync"
 _MAINTENANCE_ENDED = "somebody has taken the broker out of maintenance again, so that it stays"
@@ -50,27 +45,40 @@ _MAINTENANCE_ENDED = "somebody has taken the broker out of maintenance again, so
 MAX_BALANCED_AT_ONCE = 500
 
 
+# Leaders that were asked for and are checked in one step, of all requests that wait: less than a
+# millisecond. Of many requests each has a few checked.
+MAX_CHECKED_PER_STEP = 500
+MIN_CHECKED_PER_STEP = 10
+# What automatic balance is read as; it has no request.
+_BALANCE = -1
+
+
 @dataclass(slots=True)
 class _Moving:
-    """`results`: those that are known already."""
+    """`wanted`: those that were checked last are at the end. `results`: those that are known
+    already. `unchecked`: so many may have come about since they were checked."""
 
     request_id: int
     wanted: dict[TopicPartition, WantedLeader]
     before: dict[TopicPartition, int]
     results: list[LeaderResult]
     deadline_ms: int
+    unchecked: int = 0
+    is_late: bool = False
 
 
 @dataclass(slots=True)
 class _Maintaining:
     """`leaders`: who is to lead what the brokers led when it was asked for. `is_written`: the
-    marks were once as asked for; who changes them later has the last word."""
+    marks were once as asked for; who changes them later has the last word. `waits_for`: a partition
+    that had its former leader when it was last checked."""
 
     request: SetMaintenance
     leaders: dict[TopicPartition, tuple[int, int]]
     kept: int
     deadline_ms: int
     is_written: bool = False
+    waits_for: TopicPartition | None = None
 
 
 class LeaderAdmin:
@@ -79,8 +87,11 @@ class LeaderAdmin:
         context: Context,
         transactions: Transactions,
         balancing: LeaderBalancing | None,
+        reads: SnapshotReads,
     ) -> None:
         self._context = context
+        self._view = LeaderView(context)
+        self._reads = reads
         self._transactions = transactions
         self._balancing = balancing
         self._moving: dict[int, _Moving] = {}
@@ -88,32 +99,25 @@ class LeaderAdmin:
         self._balance_at_ms: int | None = None
         # Of automatic balance, and of requests whose time was up.
         self._unattended: dict[TopicPartition, WantedLeader] = {}
-        self._moved = MovedLeaders(context, self._hindrance)
+        self._unattended_unchecked = 0
+        self._changes = 0  # of the context, as last seen
+        self._has_more = False
+        self._wishes_changed = False
+        self._moved_wanted: dict[TopicPartition, WantedLeader] = {}
+        self._moved = MovedLeaders(context, self._view.hindrance)
 
     # Requests.
 
     def elect(self, request: ElectPreferredLeaders, now_ms: int) -> list[Command]:
-        """Those that are led by their preferred replicas are left out."""
-        try:
-            names = self._selected(request.selectors)
-        except TidelogError as error:
-            return [Reply(request.request_id, AdminReply(error))]
-        states = {name: self._context.state_to_stay(name) for name in names}
-        if not request.dry_run:
-            self._supersede({n: state.replicas[0] for n, state in states.items() if state})
-        wanted = {
-            name: WantedLeader(
-                state.replicas[0],
-                False,
-                Cause.PREFERRED_LEADER,
-                request.trace_id,
-                *request.asker,
-            )
-            for name, state in states.items()
-            if state is not None and state.leader != state.replicas[0]
-        }
-        return self._begin(
-            request.request_id, wanted, request.timeout_ms, now_ms, dry_run=request.dry_run
+        """Those that are led by their preferred replicas are left out. What has changed since they
+        were read is seen as they are checked."""
+        deadline_ms = now_ms + request_timeout_ms(request.timeout_ms)
+
+        def begin(plan: LeaderPlan) -> list[Command]:
+            return self._begin(request.request_id, plan, deadline_ms, dry_run=request.dry_run)
+
+        return self._reads.submit(
+            request.request_id, lambda view: LeaderView(view.context).elections(request), begin
         )
 
     def move(self, request: MoveLeaders, now_ms: int) -> list[Command]:
@@ -127,7 +131,7 @@ class LeaderAdmin:
                 if name in wanted:
                     raise _invalid(f"{name} is named twice; name each partition once")
                 topic = known_topic(self._context, name.topic)
-                self._check_partition(name)
+                self._view.check_partition(name)
                 busy = self._context.operations.busy_with(name, topic.entry.topic_id)
                 if busy:
                     raise _busy(name, busy)
@@ -136,40 +140,27 @@ class LeaderAdmin:
                 )
         except TidelogError as error:
             return [Reply(request.request_id, AdminReply(error))]
-        return self._begin(
-            request.request_id, wanted, request.timeout_ms, now_ms, dry_run=request.dry_run
-        )
+        plan = self._view.plan(wanted, dry_run=request.dry_run)
+        deadline_ms = now_ms + request_timeout_ms(request.timeout_ms)
+        return self._begin(request.request_id, plan, deadline_ms, dry_run=request.dry_run)
 
     def maintain(self, request: SetMaintenance, now_ms: int) -> list[Command]:
-        context = self._context
-        try:
-            if not 1 <= len(request.broker_ids) <= MAX_BROKERS_NAMED:
-                raise _invalid(
-                    f"{len(request.broker_ids)} brokers are named; name 1 to {MAX_BROKERS_NAMED} "
-                    "at once"
-                )
-            for broker_id in request.broker_ids:
-                # A mark may outlive its broker, and lasts until it is taken off.
-                if request.maintenance or broker_id not in context.maintenance:
-                    check_known_broker(context, broker_id)
-        except TidelogError as error:
-            return [Reply(request.request_id, AdminReply(error))]
-        maintenance = {*context.maintenance, *request.broker_ids}
-        led = self._led_by(request.broker_ids if request.maintenance else ())
-        successors = maintenance_successors(led, context.running_brokers(), maintenance)
-        leaders = {
-            name: (led[name].leader, successor)
-            for name, successor in successors.items()
-            if successor is not None
-        }
-        kept = len(successors) - len(leaders)
-        waiting = _Maintaining(
-            request, leaders, kept, now_ms + request_timeout_ms(request.timeout_ms)
+        deadline_ms = now_ms + request_timeout_ms(request.timeout_ms)
+
+        def begin(
+            successors: Mapping[TopicPartition, tuple[int, int | None]],
+        ) -> list[Command]:
+            leaders = {n: (now, to) for n, (now, to) in successors.items() if to is not None}
+            kept = len(successors) - len(leaders)
+            waiting = _Maintaining(request, leaders, kept, deadline_ms)
+            if request.dry_run:
+                return [Reply(request.request_id, AdminReply(None, answer=_maintained(waiting)))]
+            self._maintaining[request.request_id] = waiting
+            return []
+
+        return self._reads.submit(
+            request.request_id, lambda view: LeaderView(view.context).successors(request), begin
         )
-        if request.dry_run:
-            return [Reply(request.request_id, AdminReply(None, answer=_maintained(waiting)))]
-        self._maintaining[request.request_id] = waiting
-        return []
 
     # What waits.
 
@@ -179,21 +170,49 @@ class LeaderAdmin:
 
     def advance(self, now_ms: int) -> list[Command]:
         commands: list[Command] = []
+        has_changed = self._changes != self._context.changes
+        self._changes, self._has_more = self._context.changes, False
+        room = MAX_CHECKED_PER_STEP // max(len(self._moving), 1)
         for moving in list(self._moving.values()):
-            commands += self._advance_moving(moving, now_ms)
+            if has_changed:
+                moving.unchecked = len(moving.wanted)
+            commands += self._advance_moving(moving, max(room, MIN_CHECKED_PER_STEP), now_ms)
         for maintaining in list(self._maintaining.values()):
             commands += self._advance_maintaining(maintaining, now_ms)
         self._balance(now_ms)
-        # What was reached once is not wanted any more: who leads later is another matter. Nor is
-        # what cannot be now: nobody would expect it hours later.
-        self._unattended = {
-            name: wish for name, wish in self._unattended.items() if self._is_to_come(name, wish)
-        }
-        wanted = {**self._moved.advance(), **self._unattended}
+        if has_changed:
+            self._unattended_unchecked = len(self._unattended)
+        self._drop_unattended()
+        self._want()
+        return commands
+
+    @property
+    def has_more(self) -> bool:
+        """Whether a step is due at once: more has changed than one checks."""
+        return self._has_more
+
+    def _drop_unattended(self) -> None:
+        """What was reached once is not wanted any more: who leads later is another matter. Nor is
+        what cannot be now: nobody would expect it hours later."""
+        some = list(islice(self._unattended.items(), MAX_CHECKED_PER_STEP))
+        for name, wish in some:
+            del self._unattended[name]
+            if self._is_to_come(name, wish):
+                self._unattended[name] = wish
+            else:
+                self._wishes_changed = True
+        self._unattended_unchecked = max(self._unattended_unchecked - len(some), 0)
+        self._has_more |= self._unattended_unchecked > 0
+
+    def _want(self) -> None:
+        moved = self._moved.advance()
+        if not self._wishes_changed and moved == self._moved_wanted:
+            return
+        self._wishes_changed, self._moved_wanted = False, dict(moved)
+        wanted = {**moved, **self._unattended}
         for moving in self._moving.values():
             wanted |= moving.wanted
         self._context.want_leaders(wanted)
-        return commands
 
     def wake_at_ms(self) -> int | None:
         times = [moving.deadline_ms for moving in self._moving.values()]
@@ -203,50 +222,48 @@ class LeaderAdmin:
         return min(times, default=None)
 
     def _begin(
-        self,
-        request_id: int,
-        wanted: Mapping[TopicPartition, WantedLeader],
-        timeout_ms: int,
-        now_ms: int,
-        *,
-        dry_run: bool,
+        self, request_id: int, plan: LeaderPlan, deadline_ms: int, *, dry_run: bool
     ) -> list[Command]:
-        states = {name: self._context.state_to_stay(name) for name in wanted}
-        before = {name: s.leader for name, s in states.items() if s is not None}
-        moving = _Moving(request_id, {}, before, [], now_ms + request_timeout_ms(timeout_ms))
-        for name, leader in wanted.items():
-            why = self._hindrance(name, leader)
-            if why is None and not dry_run:
-                moving.wanted[name] = leader
-            else:
-                error = self._refusal(leader.leader, why) if why else None
-                moving.results.append(LeaderResult(name, before[name], leader.leader, error))
-        self._supersede({name: wish.leader for name, wish in moving.wanted.items()})
+        moving = _Moving(request_id, plan.wanted, plan.before, plan.results, deadline_ms)
+        if dry_run:
+            return [_moved(moving)]
+        self._supersede(plan.leaders)
+        moving.unchecked = len(moving.wanted)
         self._moving[request_id] = moving
-        return self._advance_moving(moving, now_ms) if dry_run else []
+        self._wishes_changed = True
+        return []
 
     def _supersede(self, leaders: Mapping[TopicPartition, int]) -> None:
         """Who asks last for a leader has the last word: what else was wished for the partition,
         and has not come about, would take it back."""
-        for name, leader in leaders.items():
-            self._unattended.pop(name, None)
-            for other in self._moving.values():
-                older = other.wanted.get(name)
-                if older is not None and older.leader != leader:
+        for name in [name for name in self._unattended if name in leaders]:
+            del self._unattended[name]
+        for other in self._moving.values():
+            for name, older in list(other.wanted.items()):
+                leader = leaders.get(name)
+                if leader is not None and older.leader != leader:
                     del other.wanted[name]
                     other.results.append(_superseded(name, other.before[name], older, leader))
 
-    def _advance_moving(self, moving: _Moving, now_ms: int) -> list[Command]:
-        for name, leader in list(moving.wanted.items()):
+    def _advance_moving(self, moving: _Moving, room: int, now_ms: int) -> list[Command]:
+        if now_ms >= moving.deadline_ms and not moving.is_late:
+            moving.is_late, moving.unchecked = True, len(moving.wanted)
+        some = list(islice(moving.wanted.items(), min(room, moving.unchecked)))
+        for name, leader in some:
+            del moving.wanted[name]
             result = self._result(moving, name, leader, now_ms)
-            if result is not None:
-                del moving.wanted[name]
+            if result is None:
+                moving.wanted[name] = leader
+            else:
                 moving.results.append(result)
+                self._wishes_changed = True
+        moving.unchecked -= len(some)
         if moving.wanted:
+            self._has_more |= moving.unchecked > 0
             return []
         del self._moving[moving.request_id]
-        answer = LeadersAnswer(tuple(sorted(moving.results, key=lambda r: r.partition)), 0)
-        return [Reply(moving.request_id, AdminReply(None, answer=answer))]
+        moving.results.sort(key=lambda result: result.partition)
+        return [_moved(moving)]
 
     def _result(
         self, moving: _Moving, name: TopicPartition, wanted: WantedLeader, now_ms: int
@@ -267,41 +284,16 @@ class LeaderAdmin:
             return _superseded(name, before, wanted, state.replicas[0])
         if now_ms < moving.deadline_ms:
             return None
-        why = self._hindrance(name, wanted)
+        why = self._view.hindrance(name, wanted)
         if why is None:
             self._unattended[name] = wanted
+            self._wishes_changed = True
         late = TidelogError(
             ErrorCode.REQUEST_TIMED_OUT,
             f"broker {wanted.leader} does not lead {name} yet: "
             f"{f'{why}; ask again' if why else _IN_TURN}",
         )
         return LeaderResult(name, before, wanted.leader, late)
-
-    def _refusal(self, broker_id: int, why: str) -> TidelogError:
-        try:
-            check_known_broker(self._context, broker_id)
-        except TidelogError as unknown:
-            return unknown
-        return TidelogError(ErrorCode.NOT_ELIGIBLE_LEADER, why)
-
-    def _hindrance(self, name: TopicPartition, wanted: WantedLeader) -> str | None:
-        state = self._context.state_to_stay(name)
-        if state is None:
-            return f"{name} has no replicas yet; wait until it has"
-        leader = wanted.leader
-        if leader not in state.replicas:
-            return (
-                f"broker {leader} holds no replica of {name}; those that do: {list(state.replicas)}"
-            )
-        if wanted.first and state.moving is not None:
-            return f"{name} is being moved by operation {state.moving.operation}; wait for its end"
-        first = self._leadership(name, state)._replace(
-            replicas=(leader, *(b for b in state.replicas if b != leader))
-        )
-        context = self._context
-        return hindrance(
-            first, context.running_brokers(), context.maintenance, context.rejecting_disks
-        )
 
     # Maintenance.
 
@@ -316,12 +308,21 @@ class LeaderAdmin:
                 return []
             return [self._transactions.begin(change)]
         waiting.is_written = True
-        still_led = [n for n, (before, _) in waiting.leaders.items() if self._leads(before, n)]
-        if still_led and change is None and not timed_out:
+        if change is None and not timed_out and self._waits(waiting):
             return []
+        still_led = [n for n, (before, _) in waiting.leaders.items() if self._leads(before, n)]
         why = _MAINTENANCE_ENDED if change is not None else _HANDED_OVER_IN_TURN
         answer = _maintained(waiting, frozenset(still_led), why)
         return self._end_maintaining(waiting, AdminReply(None, answer=answer))
+
+    def _waits(self, waiting: _Maintaining) -> bool:
+        """All are checked again only once the one that was waited for has another leader."""
+        name = waiting.waits_for
+        if name is not None and self._leads(waiting.leaders[name][0], name):
+            return True
+        still_led = (n for n, (before, _) in waiting.leaders.items() if self._leads(before, n))
+        waiting.waits_for = next(still_led, None)
+        return waiting.waits_for is not None
 
     def _maintenance_change(self, request: SetMaintenance) -> MaintenanceChange | None:
         """None: all is as asked for."""
@@ -342,7 +343,7 @@ class LeaderAdmin:
     def _is_to_come(self, name: TopicPartition, wish: WantedLeader) -> bool:
         """It does not lead yet, and can."""
         state = self._context.state_to_stay(name)
-        if state is None or self._hindrance(name, wish) is not None:
+        if state is None or self._view.hindrance(name, wish) is not None:
             return False
         is_first = state.replicas[0] == wish.leader
         return not is_first if wish.first else is_first and state.leader != wish.leader
@@ -363,74 +364,25 @@ class LeaderAdmin:
         self._balance_at_ms = now_ms + self._balancing.interval_ms
         if not due:
             return
-        context = self._context
-        partitions = self._led_by(None)
-        chosen = preferred_elections(
-            partitions,
-            context.running_brokers(),
-            context.maintenance,
-            self._balancing.threshold_percent,
-            MAX_BALANCED_AT_ONCE,
-            context.rejecting_disks,
+        balancing = self._balancing
+
+        def begin(balanced: dict[TopicPartition, WantedLeader]) -> list[Command]:
+            self._unattended = balanced | self._unattended
+            self._wishes_changed = True
+            return []
+
+        self._reads.submit(
+            _BALANCE,
+            lambda view: LeaderView(view.context).balanced(
+                balancing.threshold_percent, MAX_BALANCED_AT_ONCE
+            ),
+            begin,
         )
-        balanced = {
-            name: WantedLeader(partitions[name].replicas[0], False, Cause.PREFERRED_LEADER)
-            for name in chosen
-        }
-        self._unattended = balanced | self._unattended
-
-    # What is known.
-
-    def _led_by(self, broker_ids: Iterable[int] | None) -> dict[TopicPartition, Leadership]:
-        """Partitions of these leaders; None: all."""
-        context = self._context
-        found: dict[TopicPartition, Leadership] = {}
-        leaders = None if broker_ids is None else frozenset(broker_ids)
-        for topic in sorted(context.topics):
-            for name in context.partitions_of(topic):
-                state = context.state_to_stay(name)
-                if state is not None and (leaders is None or state.leader in leaders):
-                    found[name] = self._leadership(name, state)
-        return found
-
-    def _leadership(self, name: TopicPartition, state: LeaderAndIsr) -> Leadership:
-        topic = self._context.topics.get(name.topic)
-        isr = in_sync(state, self._context.live, topic.rules) if topic is not None else ()
-        return Leadership(state.replicas, state.leader, isr)
-
-    def _selected(self, selectors: Iterable[PartitionSelector]) -> list[TopicPartition]:
-        names: dict[TopicPartition, None] = {}
-        # Each once: a topic may be named thousands of times, and has thousands of partitions.
-        chosen = list(dict.fromkeys(selectors))
-        if not chosen:
-            return [n for topic in sorted(self._context.topics) for n in self._placed(topic)]
-        for topic, numbers in chosen:
-            known_topic(self._context, topic)
-            for number in numbers:
-                name = TopicPartition(topic, number)
-                self._check_partition(name)
-                names[name] = None
-            if not numbers:
-                names |= dict.fromkeys(self._placed(topic))
-        return sorted(names)
-
-    def _placed(self, topic: str) -> list[TopicPartition]:
-        names = self._context.partitions_of(topic)
-        return [name for name in names if self._context.state_to_stay(name) is not None]
-
-    def _check_partition(self, name: TopicPartition) -> None:
-        if self._context.state_to_stay(name) is None:
-            raise no_such_partition(name, self._context.topics[name.topic])
 
 
-def check_known_broker(context: Context, broker_id: int) -> None:
-    """It is registered, or holds replicas."""
-    if broker_id in context.brokers or next(context.replicas_on(broker_id), None) is not None:
-        return
-    raise TidelogError(
-        ErrorCode.UNKNOWN_BROKER,
-        f"broker {broker_id} is not registered and holds no replicas; those that are registered: "
-        f"{sorted(context.brokers)}",
+def _moved(moving: _Moving) -> Reply:
+    return Reply(
+        moving.request_id, AdminReply(None, answer=LeadersAnswer(tuple(moving.results), 0))
     )
 
 

@@ -109,6 +109,7 @@ class Context:
         self.operations = Operations()
         # Moves on with whatever a plan of moves rests on, but for brokers that come and go.
         self.layout_version = 0
+        self.changes = 0  # that were absorbed
         self.removed_brokers: dict[int, Mark] = {}
         self.added_brokers: dict[int, Mark] = {}
         self.maintenance: dict[int, Mark] = {}
@@ -205,6 +206,7 @@ class Context:
         copy.added_brokers = dict(self.added_brokers)
         copy.removed_brokers = dict(self.removed_brokers)
         copy.maintenance, copy.wanted_moves = dict(self.maintenance), self.wanted_moves
+        copy.rejecting_disks = frozenset(self.rejecting_disks)
         copy.operations = self.operations.snapshot()
         copy._partitions = {topic: dict(held) for topic, held in self._partitions.items()}
         copy._by_broker = {broker_id: dict(held) for broker_id, held in self._by_broker.items()}
@@ -312,6 +314,7 @@ class Context:
             return None
         self._ahead.pop(key, None)
         self._ahead[key] = revision
+        self.changes += 1
         try:
             absorbed = self._absorb(key, value)
         except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -8,9 +8,9 @@ from tidelog.errors import ErrorCode
 from tidelog.model import TopicPartition
 from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_controller.policies.leader_balance import LeaderBalancing
-from tidelog_controller.state.admin_answers import LeadersAnswer, RestartAnswer
+from tidelog_controller.requests import leader_admin, snapshot_reads
+from tidelog_controller.state.admin_answers import LeadersAnswer
 from tidelog_controller.state.admin_requests import (
-    CheckRestart,
     ElectPreferredLeaders,
     MoveLeaders,
     PartitionSelector,
@@ -24,6 +24,16 @@ from unit.controller.driver import ASKER, KEYS, Driver, cluster
 from unit.controller.operated import catch_up
 
 INTERVAL_MS = 60_000
+
+
+@pytest.fixture(autouse=True, params=["at once", "in steps"])
+def _size_of_steps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What holds for a few partitions holds for as many as are read off the event loop, and
+    checked in many steps."""
+    if request.param == "in steps":
+        monkeypatch.setattr(snapshot_reads, "MAX_READ_AT_ONCE", 0)
+        monkeypatch.setattr(leader_admin, "MAX_CHECKED_PER_STEP", 1)
+        monkeypatch.setattr(leader_admin, "MIN_CHECKED_PER_STEP", 1)
 
 
 def with_topic(partitions: int = 3) -> Driver:
@@ -459,34 +469,3 @@ def test_an_unknown_broker_is_in_no_maintenance() -> None:
     error = maintain(with_topic(), 9).error
     assert error is not None
     assert error.code is ErrorCode.UNKNOWN_BROKER
-
-
-# Restarts.
-
-
-def check(driver: Driver, broker: int, size: int = 0, token: str = "") -> RestartAnswer:
-    answer = driver.ask(CheckRestart(0, broker, size, token)).answer
-    assert isinstance(answer, RestartAnswer)
-    return answer
-
-
-def test_a_restart_is_safe_where_others_carry_on() -> None:
-    assert check(with_topic(), 1).safe
-
-
-def test_a_restart_that_would_leave_too_few_in_sync_is_not_safe_and_says_why() -> None:
-    driver = with_topic()
-    driver.kill_broker(3)
-    driver.watch()
-    answer = check(driver, 1)
-    assert not answer.safe
-    assert all("start broker 3 first" in finding.reason for finding in answer.findings)
-
-
-def test_the_findings_of_a_restart_come_in_pages() -> None:
-    driver = with_topic()
-    driver.kill_broker(3)
-    driver.watch()
-    first = check(driver, 1, size=2)
-    rest = check(driver, 1, size=2, token=first.next_page_token)
-    assert (len(first.findings), len(rest.findings), rest.next_page_token) == (2, 1, "")

@@ -1,0 +1,50 @@
+"""A step of the controller checks only so many leaders that were asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.model import TopicPartition
+from tidelog_controller.requests import leader_admin
+from tidelog_controller.requests.leader_admin import LeaderAdmin
+from tidelog_controller.state.admin_requests import ElectPreferredLeaders, MoveLeaders
+from unit.controller.requests.test_leader_admin import answer_of, without_preferred
+
+
+def test_a_step_checks_only_so_many_leaders_that_were_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    driver, _ = without_preferred(9)
+    monkeypatch.setattr(leader_admin, "MAX_CHECKED_PER_STEP", 2)
+    monkeypatch.setattr(leader_admin, "MIN_CHECKED_PER_STEP", 1)
+    driver.hold_transactions = True
+    request = ElectPreferredLeaders(90, (), False, 5_000)
+    driver.feed(request)
+    checked: list[int] = []
+    result = LeaderAdmin._result
+
+    def counted(*parts: object) -> object:
+        checked[-1] += 1
+        return result(*parts)  # type: ignore[arg-type]
+
+    def handled(*parts: object) -> object:
+        checked.append(0)
+        return handle(*parts)  # type: ignore[arg-type]
+
+    handle = driver.controller.handle
+    monkeypatch.setattr(LeaderAdmin, "_result", counted)
+    monkeypatch.setattr(driver.controller, "handle", handled)
+    driver.release()
+    assert len(answer_of(driver.replies[90]).results) == 3
+    assert max(checked) <= 2
+    # Nor do those whose time is up.
+    checked.clear()
+    driver.hold_transactions = True
+    driver.feed(MoveLeaders(91, tuple((n, 2) for n in names(9)), False, 5_000))
+    driver.pass_time(5_000)
+    assert len(answer_of(driver.replies[91]).results) == 9
+    assert max(checked) <= 2
+
+
+def names(partitions: int) -> list[TopicPartition]:
+    return [TopicPartition("t", number) for number in range(partitions)]
