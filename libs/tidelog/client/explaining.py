@@ -201,7 +201,7 @@ class Explainer:
                 continue
             if scope.topic:
                 _require_known(answer, scope)
-            return _keys_of(answer)
+            return await asyncio.to_thread(_keys_of, answer)
         return ()
 
     async def _keys_with(
@@ -230,7 +230,7 @@ class Explainer:
         self, found: ServiceRound, states: list[ServiceState]
     ) -> tuple[list[ServiceState], list[ServiceState]]:
         """Leaders of replicas that lag, once more: as they were, and all as they are."""
-        lagging = [state for state in states if _has_laggards(state)]
+        lagging = await asyncio.to_thread(_with_laggards, states)
         if not lagging:
             return [], states
         await asyncio.sleep(RATE_SAMPLE_MS / 1000)
@@ -284,6 +284,10 @@ def _tells_of(active: ServiceState | None, scope: Scope) -> bool:
     if not scope.topic or scope.topic in whole:
         return True
     return any(key.topic == scope.topic for key in controller.partitions)
+
+
+def _with_laggards(states: Sequence[ServiceState]) -> list[ServiceState]:
+    return [state for state in states if _has_laggards(state)]
 
 
 def _has_laggards(state: ServiceState) -> bool:

@@ -99,12 +99,17 @@ class InspectServicer(InspectServiceServicer):
                 )
         except TidelogError as error:
             return pb.ExplainResponse(error=error_to_wire(error))
-        return pb.ExplainResponse(
-            findings=[to_wire(finding, pb.Finding) for finding in explained.findings],
-            asked=explained.asked,
-            silent=explained.silent,
-            listening=explained.listening,
-        )
+        # In a thread: thousands of findings would hold up the event loop.
+        return await asyncio.to_thread(_explained, explained)
+
+
+def _explained(explanation: Explanation) -> pb.ExplainResponse:
+    return pb.ExplainResponse(
+        findings=[to_wire(finding, pb.Finding) for finding in explanation.findings],
+        asked=explanation.asked,
+        silent=explanation.silent,
+        listening=explanation.listening,
+    )
 
 
 async def newest_of(kept: Sequence[StateChange], wanted: Filter, limit: int) -> list[StateChange]:

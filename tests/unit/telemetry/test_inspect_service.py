@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
 
 from tidelog.errors import ErrorCode
-from tidelog.inspection.model import Explanation, Scope, ServiceState, StateRequest
+from tidelog.inspection.model import Explanation, Finding, Scope, ServiceState, StateRequest
+from tidelog.rpc.inspect_codec import to_wire
 from tidelog.rpc.trace_context import Metadata, carried
 from tidelog.state_changes.event import Kind, Stage, StateChange
 from tidelog.v1 import inspect_pb2 as pb
@@ -66,6 +68,28 @@ async def test_whoever_explains_asks_others_in_the_trace_of_the_request() -> Non
     await _explain(asking, ("user-agent", "any"))
     assert asking.carrying == [TRACED, None]
     assert carried() is None
+
+
+async def test_findings_are_converted_off_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+    finding = Finding("healthy", "info", "all is well", (), "nothing to do")
+
+    class Explaining(_Asking):
+        async def explain(self, scope: Scope, timeout_ms: int) -> Explanation:  # noqa: ARG002
+            return Explanation((finding,), ("broker-1 at b:1",), ())
+
+    def converted(value: Any, kind: Any) -> Any:
+        threads.append(threading.current_thread())
+        return to_wire(value, kind)
+
+    monkeypatch.setattr(inspect_service, "to_wire", converted)
+    servicer = InspectServicer(Explaining(), StateChangeLog("broker-1", SystemClock()))
+    context: Any = _Context()
+    answer = await servicer.Explain(pb.ExplainRequest(), context)
+    assert [found.cause for found in answer.findings] == ["healthy"]
+    assert list(answer.asked) == ["broker-1 at b:1"]
+    assert threads
+    assert threading.current_thread() not in threads
 
 
 def _remembering(count: int) -> InspectServicer:
