@@ -90,9 +90,8 @@ def unstarted_brokers(
 ) -> tuple[int, ...]:
     """Those that have not acknowledged the start of their replicas, and those that have died since
     these were placed: they start them when they are back."""
-    names = context.partitions_of(topic)
-    held = [context.partition(name) for name in names]
-    dead = {b for p in held if p is not None for b in p.state.replicas if b not in controls}
+    held = context.held_of(topic).values()
+    dead = {b for p in held for b in p.state.replicas if b not in controls}
     return tuple(sorted(dead.union(pending_brokers(controls, topic))))
 
 

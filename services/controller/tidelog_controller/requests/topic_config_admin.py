@@ -6,11 +6,11 @@ each partition's key, which the controller brings up to date (interleaving 3 of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.model import NO_LEADER
+from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_controller.control.broker_control import BrokerControl
 from tidelog_controller.policies.reassignment import min_isr_in_force
 from tidelog_controller.policies.topics import check_config, check_config_change
@@ -106,19 +106,31 @@ class TopicConfigAdmin:
         wanted = TopicConfig.parse(config).min_insync_replicas
         if wanted is None or wanted == topic.config.min_insync_replicas:
             return
-        for partition in self._context.partitions_of(name):
-            state = self._context.state_to_stay(partition)
-            if state is None:
+        short = min(self._too_few(name, wanted), default=None)
+        if short is not None:
+            number, fewest = short
+            raise TidelogError(
+                ErrorCode.INVALID_CONFIG,
+                f"min_insync_replicas is to be {wanted} and {TopicPartition(name, number)} has, or "
+                f"is to have, {fewest} replicas: no acks=all write to it would ever succeed; give "
+                "it more replicas first",
+            )
+
+    def _too_few(self, name: str, wanted: int) -> Iterator[tuple[int, int]]:
+        """Partitions that stay and have, or are to have, fewer replicas, and how many."""
+        context = self._context
+        target_of, removal = context.operations.target_of, context.removals.get(name)
+        if name in context.deletions:
+            return
+        for number, held in context.held_of(name).items():
+            if removal is not None and number >= removal.entry.first:
                 continue
-            target = self._context.operations.target_of(partition) or state.settled_replicas
-            fewest = min(len(state.settled_replicas), len(target))
+            fewest = settled = len(held.state.settled_replicas)
+            target = target_of(TopicPartition(name, number))
+            if target:
+                fewest = min(settled, len(target))
             if fewest < wanted:
-                raise TidelogError(
-                    ErrorCode.INVALID_CONFIG,
-                    f"min_insync_replicas is to be {wanted} and {partition} has, or is to have, "
-                    f"{fewest} replicas: no acks=all write to it would ever succeed; give it more "
-                    "replicas first",
-                )
+                yield number, fewest
 
     def _advance(self, alteration: _Alteration, now_ms: int) -> list[Command]:
         request, timed_out = alteration.request, now_ms >= alteration.deadline_ms

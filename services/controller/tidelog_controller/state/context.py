@@ -38,6 +38,8 @@ from tidelog_controller.state.known import (
     Throttle,
     Topic,
     TopicChanged,
+    absorb_mark,
+    layout_of,
 )
 from tidelog_controller.state.operations import Held as HeldOperation
 from tidelog_controller.state.operations import Operations, PlanChunk
@@ -63,7 +65,6 @@ from tidelog_runtime.metadata.keys import (
     TopicKey,
 )
 from tidelog_runtime.metadata.operations import (
-    decode_mark,
     decode_moves,
     decode_operation,
 )
@@ -128,6 +129,7 @@ class Context:
         # All is known up to here, because the watch has delivered it.
         self.revision = 0
         self._partitions: dict[str, dict[int, Partition]] = {}
+        self._owned: set[str] = set()  # topics whose partitions no snapshot shares
         self._by_broker: dict[int, dict[TopicPartition, None]] = {}
         self._ahead: dict[str, int] = {}  # keys known beyond `revision`, and up to where
 
@@ -198,7 +200,8 @@ class Context:
 
     def snapshot(self) -> Context:
         """What plans and descriptions are made of, as it is now, whatever comes; to be read alone,
-        also by another thread. What it holds is never changed in place, so it is not copied."""
+        also by another thread. It shares all but maps; a topic's partitions, which may be many
+        small maps, until they change."""
         copy = Context(self.keys)
         copy.brokers, copy.live = dict(self.brokers), dict(self.live)
         copy.topics, copy.malformed = dict(self.topics), set(self.malformed)
@@ -208,7 +211,8 @@ class Context:
         copy.maintenance, copy.wanted_moves = dict(self.maintenance), self.wanted_moves
         copy.rejecting_disks = frozenset(self.rejecting_disks)
         copy.operations = self.operations.snapshot()
-        copy._partitions = {topic: dict(held) for topic, held in self._partitions.items()}
+        copy._partitions = dict(self._partitions)
+        self._owned.clear()
         copy._by_broker = {broker_id: dict(held) for broker_id, held in self._by_broker.items()}
         return copy
 
@@ -369,15 +373,15 @@ class Context:
                 self.operations.absorb_chunk(operation_id, chunk, planned)
                 return None
             case BrokerRemovalKey(broker_id):
-                _absorb_mark(self.removed_brokers, broker_id, value)
+                absorb_mark(self.removed_brokers, broker_id, value)
                 self._moved_on()
                 return None
             case BrokerAdditionKey(broker_id):
-                _absorb_mark(self.added_brokers, broker_id, value)
+                absorb_mark(self.added_brokers, broker_id, value)
                 self._moved_on()
                 return None
             case MaintenanceKey(broker_id):
-                _absorb_mark(self.maintenance, broker_id, value)
+                absorb_mark(self.maintenance, broker_id, value)
                 return MaintenanceChanged(broker_id, self.maintenance.get(broker_id))
             case ThrottleKey():
                 self.throttle = UNTHROTTLED
@@ -429,7 +433,7 @@ class Context:
         if value is not None:
             new = Partition(decode_leader_and_isr(value.value), value.mod_revision)
         self.operations.touch(partition)
-        siblings = self._partitions.setdefault(partition.topic, {})
+        siblings = self._own(partition.topic)
         old = siblings.pop(partition.partition, None)
         if new is not None:
             siblings[partition.partition] = new
@@ -442,11 +446,18 @@ class Context:
                 self._by_broker.setdefault(broker_id, {})[partition] = None
         if not siblings:
             del self._partitions[partition.topic]
-        if _layout_of(old) != _layout_of(new):
+        if layout_of(old) != layout_of(new):
             self._moved_on()
         if self.is_stopped(partition) and not self.is_outlived(partition):
             self._to_outlive[partition.topic] = None
         return PartitionChanged(partition, old, new)
+
+    def _own(self, topic: str) -> dict[int, Partition]:
+        """Its partitions, to be changed."""
+        if topic not in self._owned:
+            self._owned.add(topic)
+            self._partitions[topic] = dict(self._partitions.get(topic, ()))
+        return self._partitions.setdefault(topic, {})
 
     def _absorb_deletion(self, topic: str, value: KeyValue | None) -> DeletionChanged:
         self.deletions.pop(topic, None)
@@ -486,14 +497,3 @@ class Context:
         new = Consent(decode_recovery_consent(value.value), value.mod_revision)
         self.consents[partition] = new
         return ConsentChanged(partition, new)
-
-
-def _layout_of(held: Partition | None) -> object:
-    return None if held is None else (held.state.topic_id, held.state.replicas, held.state.moving)
-
-
-def _absorb_mark(marks: dict[int, Mark], broker_id: int, value: KeyValue | None) -> None:
-    new = Mark(decode_mark(value.value), value.mod_revision) if value is not None else None
-    marks.pop(broker_id, None)
-    if new is not None:
-        marks[broker_id] = new

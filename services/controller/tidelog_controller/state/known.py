@@ -10,6 +10,7 @@ from tidelog_controller.policies.electability import ElectionRules
 from tidelog_runtime.metadata.operations import (
     BrokerMark,
     OperationEntry,
+    decode_mark,
 )
 from tidelog_runtime.metadata.schema import (
     RUNNING,
@@ -19,6 +20,7 @@ from tidelog_runtime.metadata.schema import (
     RecoveryConsent,
     TopicEntry,
 )
+from tidelog_runtime.metadata.store import KeyValue
 from tidelog_runtime.metadata.topic_intents import (
     PartitionsAddition,
     PartitionsRemoval,
@@ -182,3 +184,15 @@ Absorbed = (
     | MaintenanceChanged
     | Malformed
 )
+
+
+def layout_of(held: Partition | None) -> object:
+    """What a plan of moves rests on."""
+    return None if held is None else (held.state.topic_id, held.state.replicas, held.state.moving)
+
+
+def absorb_mark(marks: dict[int, Mark], broker_id: int, value: KeyValue | None) -> None:
+    new = Mark(decode_mark(value.value), value.mod_revision) if value is not None else None
+    marks.pop(broker_id, None)
+    if new is not None:
+        marks[broker_id] = new

@@ -109,3 +109,28 @@ def test_keys_of_other_kinds_are_passed_over() -> None:
     context = Context(KEYS)
     key = KEYS.root + "admin/something_new/x"
     assert context.absorb(Changed(key, KeyValue(key, b"?", 5, 5), 5)) is None
+
+
+def test_a_snapshot_keeps_what_changes_afterwards_and_copies_only_that() -> None:
+    context = Context(KEYS)
+    key, t0 = KEYS.leader_and_isr(TopicPartition("u", 0)), TopicPartition("t", 0)
+    context.absorb(partition(5))
+    held = partition(6).value
+    assert held is not None
+    context.absorb(Changed(key, held._replace(key=key), 6))
+    first = context.snapshot()
+    assert first.held_of("u") is context.held_of("u")
+    context.absorb(partition(7, (2, 3)))
+    second = context.snapshot()
+    context.absorb(Changed(KEYS.leader_and_isr(t0), None, 8))
+    assert context.partition(t0) is None
+    found = [snapshot.partition(t0) for snapshot in (first, second)]
+    assert [p.state.replicas for p in found if p] == [(1, 2), (2, 3)]
+    assert [[b for b in (1, 2, 3) if list(s.replicas_on(b))] for s in (first, second)] == [
+        [1, 2],
+        [1, 2, 3],
+    ]
+    assert first.held_of("u") is second.held_of("u") is context.held_of("u")
+    # A topic that was gone, and is there again.
+    context.absorb(partition(9))
+    assert context.partition(t0) is not None
