@@ -3,7 +3,7 @@ from the model's state for one step and read back."""
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from pathlib import PurePath
 from typing import Any, NamedTuple, cast
 
@@ -93,6 +93,13 @@ class ModelLogs:
         flushed = 0 if config.durability == "synced" else NOT_SYNCED
         return self.logs.setdefault(key, ModelLog((), flushed))
 
+    def begin_opening(self, name: TopicPartition, key: ReplicaKey) -> None:
+        """There is no disk: logs are made where they are asked for."""
+        del name, key
+
+    def is_new(self, key: ReplicaKey) -> bool:
+        return key not in self.logs
+
     def high_watermark(self, key: ReplicaKey) -> int:
         del key
         return 0
@@ -121,6 +128,10 @@ def key_of(topic: int) -> ReplicaKey:
     return ReplicaKey(topic_id(topic), NAME.partition)
 
 
+async def _in_place(work: Callable[[], None]) -> None:
+    work()
+
+
 def _manager(replica: Replica) -> tuple[ReplicaManager, ModelLogs]:
     logs = ModelLogs(replica)
     manager = ReplicaManager(
@@ -131,6 +142,7 @@ def _manager(replica: Replica) -> tuple[ReplicaManager, ModelLogs]:
         SILENT,
         lambda _: _NoFetchers(),
         _UNTOLD,
+        _in_place,
     )
     manager.broker_epoch = replica.life
     manager.controller_epoch = replica.reign

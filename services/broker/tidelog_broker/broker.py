@@ -34,6 +34,7 @@ from tidelog_broker.damage.stray_check import StrayCheck
 from tidelog_broker.inspection.broker_state import BrokerInspection
 from tidelog_broker.inspection.replica_knowledge import ReplicaKnowledge
 from tidelog_broker.leaving import Leaving
+from tidelog_broker.listener import BrokerListener
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.errors import LogError
 from tidelog_broker.maintenance import Maintenance
@@ -101,21 +102,6 @@ STORE_RETRY_DELAY_S = 0.3
 STORE_FAREWELL_TIMEOUT_S = 2.0
 
 _log = structlog.get_logger()
-
-
-class _Listener:
-    """Brings what happens inside a partition to those who wait for it."""
-
-    def __init__(
-        self, purgatory: Purgatory, isr_updates: IsrUpdates, log_syncer: LogSyncer
-    ) -> None:
-        self.sync_needed = log_syncer.note
-        self.log_grew = purgatory.log_grew
-        self.high_watermark_moved = purgatory.high_watermark_moved
-        self.log_start_moved = purgatory.log_start_moved
-        self.isr_needs_judging = isr_updates.judge_soon
-        self.leadership_ended = purgatory.leadership_ended
-        self.followers_forgotten = purgatory.followers_forgotten
 
 
 class Broker:
@@ -192,7 +178,7 @@ class Broker:
             state_changes,
         )
         self._log_syncer = LogSyncer(self._logs, run_blocking, clock, self)
-        self._listener = _Listener(self._purgatory, self._isr_updates, self._log_syncer)
+        self._listener = BrokerListener(self._purgatory, self._isr_updates, self._log_syncer)
         self.manager = ReplicaManager(
             config.broker_id,
             self._logs,
@@ -201,6 +187,7 @@ class Broker:
             self._listener,
             self._new_fetchers,
             state_changes,
+            run_blocking,
         )
         self.divergences = Divergences(
             disk,
@@ -672,6 +659,7 @@ class Broker:
     async def stop(self) -> None:
         """After the edge has stopped: ends the background and closes the logs."""
         await self.leave()
+        await self.manager.close()
         await self._fetchers.close()
         for task in self._tasks:
             task.cancel()

@@ -24,7 +24,8 @@ from tidelog_broker.replicas.stray_events import StrayEvents
 from tidelog_broker.replication.isr_updates import IsrUpdates
 from tidelog_broker.stalls import stalled_ms
 from tidelog_broker.storage.checkpoints import CheckpointWrite
-from tidelog_broker.storage.log_directory import LogDirectory, Stray
+from tidelog_broker.storage.log_directory import LogDirectory
+from tidelog_broker.storage.replica_names import Stray
 from tidelog_runtime.clock import Clock
 
 # Between two partitions of a long round the loop gets its turn.

@@ -21,6 +21,7 @@ from typing import Any
 from tidelog.errors import TidelogError
 from tidelog.model import Acks, TopicPartition
 from tidelog.state_changes.event import Kind, StateChange
+from tidelog_broker.background import RunBlocking
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.errors import LogError
 from tidelog_broker.membership.change_ids import ChangeIds
@@ -194,7 +195,12 @@ class Listener:
 
 
 class Replicas:
-    def __init__(self, disk: Disk | None = None, path: PurePath = DATA) -> None:
+    def __init__(
+        self,
+        disk: Disk | None = None,
+        path: PurePath = DATA,
+        run_blocking: RunBlocking = in_place,
+    ) -> None:
         self.clock = virtual_clock()
         self.disk = disk or MemoryDisk()
         self.cache = MetadataCache(KEYS)
@@ -213,6 +219,7 @@ class Replicas:
             self.listener,
             lambda _: self.followers,
             self.state_changes,
+            run_blocking,
         )
         self.manager.broker_epoch = epoch_of(1)
         self.manager.on_failure = self._failed

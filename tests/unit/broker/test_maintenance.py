@@ -21,7 +21,7 @@ from tidelog_broker.partition.replica_key import ReplicaKey
 from tidelog_broker.replicas.high_watermark_events import HighWatermarkEvents
 from tidelog_broker.replicas.stray_events import StrayEvents
 from tidelog_broker.replication.isr_updates import IsrUpdates
-from tidelog_broker.storage.log_directory import Stray
+from tidelog_broker.storage.replica_names import Stray
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.topic_config import TopicConfig
 from unit.broker.broker_parts import (

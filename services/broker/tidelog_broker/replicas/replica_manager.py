@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import NamedTuple, Protocol
+from functools import partial
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_EPOCH, NO_LEADER, TopicPartition
 from tidelog.state_changes.event import Cause, Kind, Stage, set_aside
+from tidelog_broker.background import RunBlocking
 from tidelog_broker.log.errors import LogError, LogStorageError
 from tidelog_broker.log.log import Log
 from tidelog_broker.membership.metadata_cache import MetadataCache
@@ -20,6 +21,7 @@ from tidelog_broker.partition.listener import PartitionListener
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.producer_state import fenced
 from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.replicas.batch_limits import BatchLimits
 from tidelog_broker.replicas.command_events import (
     CommandEvents,
     CommandRefusal,
@@ -35,6 +37,9 @@ from tidelog_broker.replicas.command_refusals import (
     stops_nothing_yet,
 )
 from tidelog_broker.replicas.disk_events import DiskEvents, cause_of
+from tidelog_broker.replicas.followers import Followers
+from tidelog_broker.replicas.log_opener import NO_FAILURES, OPENED_AT_ONCE, LogOpener
+from tidelog_broker.replicas.new_replicas import new_replicas
 from tidelog_broker.replicas.not_led_here import not_led_here
 from tidelog_broker.replicas.replica_summary import key_of, summary_of
 from tidelog_broker.replicas.stopped_replicas import StoppedReplicas
@@ -59,32 +64,11 @@ from tidelog_runtime.replica_control import (
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 from tidelog_runtime.turns import in_turns
 
-# A turn of the loop holds so much; one whose log is created costs files and directories, a
-# millisecond on a quiet disk, and has a turn to itself.
+# A turn of the loop holds so much; a replica that is new costs four times as much as another.
 COST_PER_TURN = 32
-CREATION_COST = COST_PER_TURN
+CREATION_COST = 4
 # Of a full state; any other command is told to the fetchers at once, and they tell their leaders.
 FOLLOWED_AT_ONCE = 2_000
-
-
-class Followers(Protocol):
-    """Starts and stops the fetching of partitions."""
-
-    def update(self, partitions: Iterable[Partition]) -> None:
-        """Each of these may have a new leader, or none to follow any more."""
-
-    def forget(self, partition: Partition) -> None: ...
-
-
-class BatchLimits(NamedTuple):
-    """Of a topic. `max_bytes`, `max_records`: of one batch, as it travels. `max_ahead_ms`: how far
-    a timestamp may lie ahead of the clock; UNLIMITED: however far. `append_time`: records get the
-    time of their append."""
-
-    max_bytes: int
-    max_records: int
-    max_ahead_ms: int
-    append_time: bool
 
 
 class ReplicaManager:
@@ -97,6 +81,7 @@ class ReplicaManager:
         listener: PartitionListener,
         followers: Callable[[ReplicaManager], Followers],
         state_changes: StateChangeLog,
+        run_blocking: RunBlocking,
     ) -> None:
         self.broker_id = broker_id
         self.state_changes = state_changes
@@ -107,6 +92,7 @@ class ReplicaManager:
         self.has_full_state = asyncio.Event()
         self.leader_addresses: dict[int, LeaderAddress] = {}
         self._logs = logs
+        self._opener = LogOpener(logs, run_blocking, broker_id)
         self._cache = cache
         self._clock = clock
         self._listener = listener
@@ -115,6 +101,7 @@ class ReplicaManager:
         self._by_key: dict[ReplicaKey, Partition] = {}
         self._configs = TopicConfigs(cache)
         self._stopped = StoppedReplicas()
+        self._new_replicas = partial(new_replicas, self._by_name, self._stopped, self._configs)
         self._events = CommandEvents(state_changes, broker_id)
         self.controller_epoch = 0
         self._command = asyncio.Lock()
@@ -148,9 +135,13 @@ class ReplicaManager:
             news: list[Partition] = []
             cost = 0
             try:
-                for wanted in command.partitions:
+                failed = NO_FAILURES
+                for position, wanted in enumerate(command.partitions):
+                    if position % OPENED_AT_ONCE == 0:
+                        some = command.partitions[position : position + OPENED_AT_ONCE]
+                        failed = await self._opener.open(self._new_replicas(some))
                     cost += 1 if wanted.partition in self._by_name else CREATION_COST
-                    result, partition = self._take(wanted, command)
+                    result, partition = self._take(wanted, command, failed)
                     results.append(result)
                     if partition is not None:
                         news.append(partition)
@@ -221,11 +212,14 @@ class ReplicaManager:
         return None
 
     def _take(
-        self, wanted: PartitionCommand, command: LeaderAndIsrCommand
+        self,
+        wanted: PartitionCommand,
+        command: LeaderAndIsrCommand,
+        failed: Mapping[ReplicaKey, Exception],
     ) -> tuple[PartitionResult, Partition | None]:
         """Brings one replica into the wanted state; the partition is returned if that was
         news. Recorded only when it is done, so that a repeat after a failure counts
-        (KAFKA-9307)."""
+        (KAFKA-9307). `failed`: why logs could not be opened ahead of it."""
         topic_id, number = wanted.state.topic_id, wanted.partition.partition
         done = PartitionResult(topic_id, number, wanted.revision, None)
         part = role_part(wanted, self.broker_id, command)
@@ -248,7 +242,7 @@ class ReplicaManager:
                 # The topic's config is as old as the command that brings it.
                 partition = present
             else:
-                partition = self._replica(wanted, part)
+                partition = self._replica(wanted, part, failed.get(part.key))
                 synced = self._configs.of(wanted.partition).durability == "synced"
                 durability_changed = partition.set_synced(synced)
             news = partition.take(
@@ -288,8 +282,11 @@ class ReplicaManager:
             },
         )
 
-    def _replica(self, wanted: PartitionCommand, part: Part) -> Partition:
-        """The replica that a command is about, created where it is not there."""
+    def _replica(
+        self, wanted: PartitionCommand, part: Part, failure: Exception | None
+    ) -> Partition:
+        """The replica that a command is about, created where it is not there. `failure`: why its
+        log could not be opened ahead."""
         present = self._by_name.get(wanted.partition)
         if present is not None and present.topic_id != wanted.state.topic_id:
             # The topic was deleted and created again while nobody told us.
@@ -305,8 +302,10 @@ class ReplicaManager:
             wanted.partition, wanted.state.topic_id, wanted.config, wanted.config_revision
         )
         key = part.key
-        is_new = self._logs.log_of(key) is None
+        is_new = self._logs.is_new(key)
         try:
+            if failure is not None:
+                raise failure
             log = self._logs.open_replica(wanted.partition, key, config)
         except LogStorageError as error:
             self.disk.not_opened(key, wanted.partition, error)
@@ -416,6 +415,12 @@ class ReplicaManager:
                 why = str(error)
                 self._events.stopped(name, key, change, by, known_epoch, revision, why)
 
+    async def close(self) -> None:
+        """No replica is created any more, and no log is being opened on return."""
+        self._opener.close()
+        async with self._command:
+            pass
+
     # -- finding a partition ----------------------------------------------------------
 
     def led(self) -> Iterator[Partition]:
@@ -479,13 +484,7 @@ class ReplicaManager:
         self.on_clock(broker_id, wall_ms)
 
     def batch_limits(self, partition: Partition) -> BatchLimits:
-        config = self._configs.of(partition.name)
-        return BatchLimits(
-            config.max_batch_bytes,
-            config.max_batch_records,
-            config.timestamp_max_ahead_ms,
-            config.timestamp_type == "append",
-        )
+        return BatchLimits.of(self._configs.of(partition.name))
 
     def fence_former_holder(self, producer_id: int, producer_epoch: int) -> None:
         """Raises FENCED_PRODUCER_EPOCH if the store is known to have given a newer epoch to

@@ -8,7 +8,7 @@ from typing import Protocol
 import structlog
 
 from tidelog.state_changes.event import Cause, Change, Kind, Stage, set_aside
-from tidelog_broker.storage.log_directory import Stray
+from tidelog_broker.storage.replica_names import Stray
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
 # Of one topic in one round; more of them are one event, which names their partitions.

@@ -51,6 +51,13 @@ class TopicConfigs:
             self._held.setdefault(name.topic, {})[name] = held
         return held.config
 
+    def is_valid(self, topic: str, given: Mapping[str, str]) -> bool:
+        try:
+            self._parse(topic, given)
+        except TidelogError:
+            return False
+        return True
+
     def _parse(self, topic: str, given: Mapping[str, str]) -> TopicConfig:
         known = self._parsed.get(topic)
         if known is None or known.given != given:

@@ -4,11 +4,9 @@ which of them are out of service because they are damaged (section 3 of ARCHITEC
 from __future__ import annotations
 
 import errno as errnos
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import PurePath
-from typing import NamedTuple
 
 import structlog
 
@@ -20,7 +18,6 @@ from tidelog_broker.log.errors import (
     LogCorruptError,
     LogError,
     LogStorageError,
-    LogUnreadableError,
     OutOfServiceError,
     UndecidedDamageError,
 )
@@ -35,52 +32,22 @@ from tidelog_broker.storage.checkpoints import Checkpoints, CheckpointWrite
 from tidelog_broker.storage.damaged_batches import DamagedBatches
 from tidelog_broker.storage.damaged_replica import DamagedReplica
 from tidelog_broker.storage.data_directory import REPLICAS
+from tidelog_broker.storage.known_logs import OpenLog, OutOfService, Undecided
+from tidelog_broker.storage.log_opening import LogOpening, open_checked
+from tidelog_broker.storage.replica_names import (
+    REPLICA_NAME,
+    STRAY_NAME,
+    Stray,
+    directory_name,
+)
 from tidelog_broker.storage.replica_notes import ReplicaNotes
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.topic_config import TopicConfig
-
-_REPLICA_NAME = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)\.(?P<topic_id>[A-Za-z0-9_-]{22})")
-_STRAY_NAME = re.compile(_REPLICA_NAME.pattern + r"@(?P<since_ms>\d+)(\.\d+)?")
 
 # Of all logs together a clean stop keeps so many producers in one file: some 30 MB.
 MAX_PRODUCERS_TOGETHER = 100_000
 
 _log = structlog.get_logger()
-
-
-def directory_name(name: TopicPartition, topic_id: str) -> str:
-    return f"{name.topic}-{name.partition}.{topic_id}"
-
-
-class OpenLog(NamedTuple):
-    """`log` is None where it could not be opened."""
-
-    name: TopicPartition
-    path: PurePath
-    log: Log | None
-
-
-class _OutOfService(NamedTuple):
-    reason: str
-    check_all: bool
-
-
-class Stray(NamedTuple):
-    """`since_ms`: wall clock, when it was set aside; 0: it was deleted by a command.
-    `by_former_life`: which may have died before it told."""
-
-    key: ReplicaKey
-    name: TopicPartition
-    directory: str
-    since_ms: int = 0
-    by_former_life: bool = False
-
-
-class _Undecided(NamedTuple):
-    """`mark`: as which damage it was marked before."""
-
-    mark: str | None
-    unsynced: Unsynced
 
 
 class LogDirectory:
@@ -114,10 +81,12 @@ class LogDirectory:
         self._left: frozenset[str] = frozenset()
         self._stray_names: set[str] = set()
         self._logs: dict[ReplicaKey, OpenLog] = {}
+        # Opened since the start, and not returned by `open_replica` yet.
+        self._not_asked_for: set[ReplicaKey] = set()
         self._marked: set[ReplicaKey] = set()
-        self._out: dict[ReplicaKey, _OutOfService] = {}
+        self._out: dict[ReplicaKey, OutOfService] = {}
         # Each with its mark, if it has one.
-        self._undecided: dict[ReplicaKey, _Undecided] = {}
+        self._undecided: dict[ReplicaKey, Undecided] = {}
         self._reopening: dict[ReplicaKey, Reopening] = {}
         self._config_made: tuple[TopicConfig, LogConfig] | None = None
         self._left_path = path / "clean-logs"
@@ -148,7 +117,7 @@ class LogDirectory:
         directories = sorted(self._disk.list_names(self._replicas))
         for position, directory in enumerate(directories):
             tell_opened(position, len(directories))
-            match = _REPLICA_NAME.fullmatch(directory)
+            match = REPLICA_NAME.fullmatch(directory)
             if match is None:
                 _log.warning("unknown_directory", name=directory)
                 continue
@@ -210,17 +179,18 @@ class LogDirectory:
         try:
             if mark is not None:
                 rewrite_segments(self._disk, path, self._checkpoints.recovery_point(key))
-            log = self._open(
+            opening = self._opening(
                 name,
                 key,
-                LogConfig(),
+                self._files,
                 lambda: self._mark_before_cut(key),
-                unsynced=unsynced,
+                unsynced,
                 check_all=mark is not None,
             )
+            log = self._opened(name, key, open_checked(opening))
         except UndecidedDamageError as error:
             self._logs[key] = OpenLog(name, path, None)
-            self._undecided[key] = _Undecided(mark, unsynced)
+            self._undecided[key] = Undecided(mark, unsynced)
             self.take_out(key, str(error))
             return None
         except (LogError, OSError) as error:
@@ -250,7 +220,7 @@ class LogDirectory:
 
     def _missing(self) -> dict[ReplicaKey, str]:
         """Replicas that a checkpoint names and that are neither here nor set aside."""
-        moved = map(_REPLICA_NAME.match, self._disk.list_names(self._strays))
+        moved = map(REPLICA_NAME.match, self._disk.list_names(self._strays))
         strays = {(m["topic_id"], int(m["partition"])) for m in moved if m is not None}
         known = {key: self._checkpoints.highest(key) for key in sorted(self._checkpoints.keys())}
         return {
@@ -259,39 +229,38 @@ class LogDirectory:
             if offset > 0 and key not in self._logs and key not in strays
         }
 
-    def _open(
+    def _opening(
         self,
         name: TopicPartition,
         key: ReplicaKey,
-        config: LogConfig,
+        files: SegmentFiles | None = None,
         before_loss: BeforeLoss = lambda: None,
-        *,
         unsynced: Unsynced = Unsynced.REWRITTEN,
+        *,
         check_all: bool = False,
-    ) -> Log:
-        path = self._path_of(name, key)
+    ) -> Callable[[bool], Log]:
+        """What it returns opens the log, and is called with whether all is to be checked
+        whatever `check_all` says."""
         opening = partial(
             Log.open,
             self._disk,
-            path,
-            config,
+            self._path_of(name, key),
+            LogConfig(),
             recovery_point=self._checkpoints.recovery_point(key),
-            files=self._files,
+            files=files,
             before_loss=before_loss,
-            before_cut=partial(self._before_cut, key),
             unsynced=unsynced,
             left=self._left_logs.get(key),
             evidence=self.damaged_batches.evidence_of(name, key),
             least_end=self.high_watermark(key),
         )
-        try:
-            log = opening(check_all=check_all)
-        except LogUnreadableError:
-            # In what is taken for sound: the check finds which batches of it are not.
-            log = opening(check_all=True)
+        return lambda checks_all: opening(check_all=check_all or checks_all)
+
+    def _opened(self, name: TopicPartition, key: ReplicaKey, log: Log) -> Log:
+        log.before_cut = partial(self._before_cut, key)
         self.damaged_batches.load(key, log)
         log.digest_ranges(self._digest_range_offsets)
-        self._logs[key] = OpenLog(name, path, log)
+        self._logs[key] = OpenLog(name, log.directory, log)
         return log
 
     def _before_cut(self, key: ReplicaKey, offset: int) -> None:
@@ -301,6 +270,25 @@ class LogDirectory:
     def _path_of(self, name: TopicPartition, key: ReplicaKey) -> PurePath:
         return self._replicas / directory_name(name, key.topic_id)
 
+    def begin_opening(self, name: TopicPartition, key: ReplicaKey) -> LogOpening | None:
+        """For a thread, before `open_replica`. None: the log is open, or out of service."""
+        if key in self._out or self.log_of(key) is not None:
+            return None
+        return LogOpening(name, key, self._opening(name, key))
+
+    def finish_opening(self, opening: LogOpening) -> None:
+        """Where the log could not be opened after all its `error` says why."""
+        name, key, log = opening.name, opening.key, opening.log
+        if log is None:
+            return
+        log.share_files(self._files)
+        try:
+            self._note_end(key, self._opened(name, key, log))
+            self._not_asked_for.add(key)
+        except LogError as error:
+            del self._logs[key]
+            opening.error = error
+
     def open_replica(self, name: TopicPartition, key: ReplicaKey, config: TopicConfig) -> Log:
         """The log of a replica, created where it is not there. Raises `OutOfServiceError`,
         and `LogError` where it cannot be opened."""
@@ -308,15 +296,20 @@ class LogDirectory:
             raise OutOfServiceError(self._path_of(name, key), self._out[key].reason)
         present = self._logs.get(key)
         if present is None or present.log is None:
-            log = self._open(name, key, self._config_of(config))
-            try:
-                self._note_end(key, log)
-            except LogError:
-                del self._logs[key]
-                raise
-            return log
+            opening = LogOpening(name, key, self._opening(name, key))
+            opening.run()
+            self.finish_opening(opening)
+            if opening.error is not None:
+                raise opening.error
+            present = self._logs[key]
+        self._not_asked_for.discard(key)
+        assert present.log is not None
         present.log.update_config(self._config_of(config))
         return present.log
+
+    def is_new(self, key: ReplicaKey) -> bool:
+        """`open_replica` creates or opens it, or would be the first to return it since then."""
+        return self.log_of(key) is None or key in self._not_asked_for
 
     def _config_of(self, topic: TopicConfig) -> LogConfig:
         """Made once for what replicas of one topic share."""
@@ -391,6 +384,7 @@ class LogDirectory:
             raise LogStorageError.of(error, open_log.path, "move away") from error
         self._stray_names.add(stray)
         del self._logs[key]
+        self._not_asked_for.discard(key)
         self.damaged_batches.forget(key)
         if open_log.log is not None:
             open_log.log.close()
@@ -406,7 +400,7 @@ class LogDirectory:
         now_ms = self._clock.wall_ms()
         strays = []
         for directory in sorted(self._disk.list_names(self._strays)):
-            match = _STRAY_NAME.fullmatch(directory)
+            match = STRAY_NAME.fullmatch(directory)
             if match is not None and int(match["since_ms"]) + kept_ms <= now_ms:
                 name = TopicPartition(match["topic"], int(match["partition"]))
                 key = ReplicaKey(match["topic_id"], name.partition)
@@ -461,7 +455,7 @@ class LogDirectory:
     def take_out(self, key: ReplicaKey, reason: str, *, check_all: bool = True) -> None:
         """Until `back`. Whoever uses the log already has to stop by himself. `check_all`:
         also what was synced may be damaged."""
-        self._out.setdefault(key, _OutOfService(reason, check_all))
+        self._out.setdefault(key, OutOfService(reason, check_all))
 
     def is_out(self, key: ReplicaKey) -> bool:
         return key in self._out

@@ -1,0 +1,30 @@
+"""Which replicas a command creates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from tidelog.model import TopicPartition
+from tidelog_broker.partition.partition import Partition
+from tidelog_broker.partition.replica_key import ReplicaKey
+from tidelog_broker.replicas.stopped_replicas import StoppedReplicas
+from tidelog_broker.replicas.topic_configs import TopicConfigs
+from tidelog_runtime.replica_control import PartitionCommand
+
+
+def new_replicas(
+    present: Mapping[TopicPartition, Partition],
+    stopped: StoppedReplicas,
+    configs: TopicConfigs,
+    commands: Iterable[PartitionCommand],
+) -> Iterator[tuple[TopicPartition, ReplicaKey]]:
+    """As far as is known before they are taken, one by one: none that is here already, that was
+    stopped since, or whose configuration is rejected."""
+    for wanted in commands:
+        known, topic_id = present.get(wanted.partition), wanted.state.topic_id
+        if known is not None and (known.topic_id == topic_id or wanted.revision <= known.revision):
+            continue
+        key = ReplicaKey(topic_id, wanted.partition.partition)
+        is_late = stopped.is_late(key, wanted.revision)
+        if not is_late and configs.is_valid(wanted.partition.topic, wanted.config):
+            yield wanted.partition, key
