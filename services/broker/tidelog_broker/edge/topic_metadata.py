@@ -1,11 +1,12 @@
 """Topics as Metadata answers tell them. After a failover many clients ask at once for topics of
-many partitions, so what was made of a topic is kept, and of its partitions only those are made anew
-that are others now."""
+many partitions, so what was made of a topic is kept, and of its partitions only those are made
+again that are others now. A topic of many is answered in pieces, between which the loop gets its
+turn."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Mapping, Sequence
 
 from tidelog.errors import unknown_topic
 from tidelog.inspection.model import NOT_KNOWN
@@ -14,35 +15,91 @@ from tidelog.v1 import broker_pb2 as pb
 from tidelog_broker.membership.metadata_cache import LiveTopic, MetadataCache, VersionedState
 from tidelog_runtime.metadata.schema import LeaderAndIsr
 
+# The loop is held for so many of a topic: to make them takes a millisecond, and where all states
+# differ five.
+PARTITIONS_PER_PIECE = 500
 
-@dataclass(slots=True)
+
+class _Piece:
+    """What is answered of some partitions of a topic."""
+
+    __slots__ = ("_answer", "_known", "_live")
+
+    def __init__(self) -> None:
+        self._known: list[tuple[int, VersionedState]] = []
+        self._live: frozenset[int] = frozenset()
+        self._answer = pb.TopicMetadata()
+
+    def of(
+        self, known: list[tuple[int, VersionedState]], live: frozenset[int]
+    ) -> Sequence[pb.PartitionMetadata]:
+        """It is good until the next call. `live`: the brokers that are alive."""
+        if not self._renew(known, live):
+            self._answer = pb.TopicMetadata()
+            tell = _Telling(live)
+            for number, state in known:
+                tell(self._answer.partitions.add(), number, state)
+        self._known, self._live = known, live
+        return self._answer.partitions
+
+    def _renew(self, known: list[tuple[int, VersionedState]], live: frozenset[int]) -> bool:
+        """Brings what was made up to date; False: it is of other partitions."""
+        if len(self._known) != len(known):
+            return False
+        tell, other_live = _Telling(live), live != self._live
+        answers = self._answer.partitions
+        for place, (before, now) in enumerate(zip(self._known, known, strict=True)):
+            if now[1] is not before[1]:
+                if now[0] != before[0]:
+                    return False
+                tell(answers[place], *now)
+            elif other_live:
+                offline = [b for b in now[1].state.replicas if b not in live]
+                if offline or answers[place].offline_replicas:
+                    answers[place].offline_replicas[:] = offline
+        return True
+
+
 class _Made:
-    """What is answered of one topic, as of `known`, which is by the place in the answer."""
+    """`of`: the topic, by its id; another one of the name shares nothing with it."""
 
-    of: LiveTopic
-    known: list[tuple[int, VersionedState]]
-    answer: pb.TopicMetadata
+    __slots__ = ("of", "pieces")
+
+    def __init__(self, of: str) -> None:
+        self.of = of
+        # By the first partition that each may have.
+        self.pieces: dict[int, _Piece] = {}
 
 
 class TopicMetadata:
     def __init__(self, cache: MetadataCache) -> None:
         self._cache = cache
-        self._live: frozenset[int] = frozenset()
         # By topic, bounded by the topics that there are.
         self._made: dict[str, _Made] = {}
 
-    def of(self, topic: str) -> pb.TopicMetadata:
-        """With an error: there is no such topic. It is good until the next call."""
+    async def add_to(self, answer: pb.MetadataResponse, topic: str) -> int:
+        """Adds what is known of the topic at the call, whatever becomes of it meanwhile; with an
+        error: there is no such topic. Returns how many partitions were added without giving the
+        loop its turn."""
         live = self._cache.topics.get(topic)
         if live is None:
             self._made.pop(topic, None)
-            return pb.TopicMetadata(name=topic, error=error_to_wire(unknown_topic(topic)))
-        self._heed_who_is_alive()
-        states = self._cache.partitions.get(topic, {})
-        made = self._made.get(topic)
-        if made is None or not self._renew(made, live, states):
-            made = self._made[topic] = self._make(topic, live, states)
-        return made.answer
+            answer.topics.append(self.without_partitions(topic))
+            return 0
+        self._forget_topics()
+        partitions = live.entry.partitions
+        states, brokers = self._cache.partitions.get(topic, {}), frozenset(self._cache.brokers)
+        if partitions > PARTITIONS_PER_PIECE:
+            states = dict(states)
+        added = answer.topics.add()
+        added.CopyFrom(_of_topic(topic, live))
+        for first in range(0, partitions, PARTITIONS_PER_PIECE):
+            if first:
+                await asyncio.sleep(0)
+            end = min(first + PARTITIONS_PER_PIECE, partitions)
+            known = _known(states, live, first, end)
+            added.partitions.extend(self._piece(topic, live, first).of(known, brokers))
+        return min(partitions, PARTITIONS_PER_PIECE)
 
     def without_partitions(self, topic: str) -> pb.TopicMetadata:
         """The topic's own entry: what a client needs to see whether its partitions changed."""
@@ -51,46 +108,28 @@ class TopicMetadata:
             return pb.TopicMetadata(name=topic, error=error_to_wire(unknown_topic(topic)))
         return _of_topic(topic, live)
 
-    def _make(self, topic: str, live: LiveTopic, states: Mapping[int, VersionedState]) -> _Made:
-        entry = live.entry
-        known = [
-            (number, state)
-            for number, state in sorted(states.items())
-            # Not of a former topic, nor being removed.
-            if state.state.topic_id == entry.topic_id and number < entry.partitions
-        ]
-        answer = _of_topic(topic, live)
-        tell = _Telling(self._live)
-        for number, state in known:
-            tell(answer.partitions.add(), number, state)
-        return _Made(live, known, answer)
+    def _piece(self, topic: str, live: LiveTopic, first: int) -> _Piece:
+        made = self._made.get(topic)
+        if made is None or made.of != live.entry.topic_id:
+            made = _Made(live.entry.topic_id)
+            if topic in self._cache.topics:
+                self._made[topic] = made
+        return made.pieces.setdefault(first, _Piece())
 
-    def _renew(self, made: _Made, live: LiveTopic, states: Mapping[int, VersionedState]) -> bool:
-        """Brings what was made up to date; False: it has to be made anew, for it is of another
-        topic, or of other partitions."""
-        if made.of is not live or len(made.known) != len(states):
-            return False
-        tell = _Telling(self._live)
-        for place, (number, known) in enumerate(made.known):
-            now = states.get(number)
-            if now is known:
-                continue
-            if now is None or now.state.topic_id != live.entry.topic_id:
-                return False
-            made.known[place] = number, now
-            tell(made.answer.partitions[place], number, now)
-        return True
-
-    def _heed_who_is_alive(self) -> None:
-        if self._live != self._cache.brokers.keys():
-            self._live = frozenset(self._cache.brokers)
-            for made in self._made.values():
-                for (_, known), partition in zip(made.known, made.answer.partitions, strict=True):
-                    offline = [b for b in known.state.replicas if b not in self._live]
-                    if offline or partition.offline_replicas:
-                        partition.offline_replicas[:] = offline
+    def _forget_topics(self) -> None:
         if len(self._made) > len(self._cache.topics):
             self._made = {t: m for t, m in self._made.items() if t in self._cache.topics}
+
+
+def _known(
+    states: Mapping[int, VersionedState], live: LiveTopic, first: int, end: int
+) -> list[tuple[int, VersionedState]]:
+    """Not those of a former topic."""
+    return [
+        (number, state)
+        for number in range(first, end)
+        if (state := states.get(number)) is not None and state.state.topic_id == live.entry.topic_id
+    ]
 
 
 class _Telling:

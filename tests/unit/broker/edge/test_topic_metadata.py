@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
 from copy import deepcopy as copy
 from dataclasses import replace
 
@@ -13,10 +15,31 @@ from tidelog_broker.edge.topic_metadata import TopicMetadata
 from tidelog_broker.membership.metadata_cache import MetadataCache, VersionedState
 from tidelog_runtime.metadata.store import Changed
 from unit.broker.broker_parts import KEYS, broker_change, on, partition_change, topic_change
-from unit.broker.fake_log import NAME, state
+from unit.broker.fake_log import NAME, TOPIC_ID, state
+from unit.loop_turns import Turns
 
 OTHER = on(1)
 TOPIC_KEY = topic_change().key
+
+
+async def told_of(topics: TopicMetadata) -> broker_pb2.TopicMetadata:
+    answer = broker_pb2.MetadataResponse()
+    await topics.add_to(answer, NAME.topic)
+    (told,) = answer.topics
+    return told
+
+
+def wide(leader: int = 1, topic_id: str = TOPIC_ID, revision: int = 120) -> Iterator[Changed]:
+    """A topic of five partitions, in pieces of two."""
+    yield topic_change(partitions=5, topic_id=topic_id, revision=revision)
+    for number in range(5):
+        led = replace(state(leader=leader), topic_id=topic_id)
+        yield partition_change(led, revision, on(number))
+
+
+@pytest.fixture
+def narrow_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_metadata, "PARTITIONS_PER_PIECE", 2)
 
 
 @pytest.fixture
@@ -27,7 +50,7 @@ def cache() -> MetadataCache:
     return known
 
 
-def test_only_a_partition_that_has_changed_is_made_anew(
+async def test_only_a_partition_that_has_changed_is_made_anew(
     cache: MetadataCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[int] = []
@@ -44,15 +67,15 @@ def test_only_a_partition_that_has_changed_is_made_anew(
 
     monkeypatch.setattr(topic_metadata._Telling, "__call__", counted)
     topics = TopicMetadata(cache)
-    first, other = map(copy, topics.of(NAME.topic).partitions)
+    first, other = map(copy, (await told_of(topics)).partitions)
     cache.apply([partition_change(state(leader=2), 130)])
-    changed, same = topics.of(NAME.topic).partitions
+    changed, same = (await told_of(topics)).partitions
     assert (first.leader, changed.leader) == (1, 2)
     assert same == other
     assert made == [0, 1, 0]
 
 
-def test_partitions_that_share_a_state_differ_in_what_is_their_own() -> None:
+async def test_partitions_that_share_a_state_differ_in_what_is_their_own() -> None:
     known = MetadataCache(KEYS)
     shared, other = state(), state(leader=2)
     known.partitions[NAME.topic] = {
@@ -62,7 +85,7 @@ def test_partitions_that_share_a_state_differ_in_what_is_their_own() -> None:
         3: VersionedState(shared, 120, 90),
     }
     known.apply([topic_change(partitions=4)])
-    told = TopicMetadata(known).of(NAME.topic).partitions
+    told = (await told_of(TopicMetadata(known))).partitions
     assert [(p.partition, p.leader, p.create_revision) for p in told] == [
         (0, 1, 120),
         (1, 1, 110),
@@ -71,40 +94,79 @@ def test_partitions_that_share_a_state_differ_in_what_is_their_own() -> None:
     ]
 
 
-def test_who_is_offline_changes_with_who_is_alive(cache: MetadataCache) -> None:
+async def test_who_is_offline_changes_with_who_is_alive(cache: MetadataCache) -> None:
     topics = TopicMetadata(cache)
 
-    def offline() -> list[int]:
-        return [*topics.of(NAME.topic).partitions[0].offline_replicas]
+    async def offline() -> list[int]:
+        return [*(await told_of(topics)).partitions[0].offline_replicas]
 
-    told = [offline()]
+    told = [await offline()]
     for change in (Changed(KEYS.broker(3), None, 131), broker_change(3)):
         cache.apply([change])
-        told.append(offline())
+        told.append(await offline())
     assert told == [[], [3], []]
 
 
-def test_of_a_topic_that_is_gone_nothing_is_kept(cache: MetadataCache) -> None:
+async def test_of_a_topic_that_is_gone_nothing_is_kept(cache: MetadataCache) -> None:
     topics = TopicMetadata(cache)
-    topics.of(NAME.topic)
+    await told_of(topics)
     cache.apply([Changed(TOPIC_KEY, None, 132)])
-    assert topics.of(NAME.topic).HasField("error")
+    assert (await told_of(topics)).HasField("error")
     assert not topics._made
 
 
-def test_partitions_that_come_and_go_are_told(cache: MetadataCache) -> None:
+async def test_partitions_that_come_and_go_are_told(cache: MetadataCache) -> None:
     topics = TopicMetadata(cache)
-    told = [len(topics.of(NAME.topic).partitions)]
+    told = [len((await told_of(topics)).partitions)]
     cache.apply([topic_change(partitions=3), partition_change(state(), 140, on(2))])
-    told.append(len(topics.of(NAME.topic).partitions))
+    told.append(len((await told_of(topics)).partitions))
     cache.apply([Changed(KEYS.leader_and_isr(on(2)), None, 141)])
-    told.append(len(topics.of(NAME.topic).partitions))
+    told.append(len((await told_of(topics)).partitions))
     assert told == [2, 3, 2]
 
 
-def test_a_partition_of_another_topic_of_the_name_is_not_told(cache: MetadataCache) -> None:
+async def test_a_partition_of_another_topic_of_the_name_is_not_told(cache: MetadataCache) -> None:
     topics = TopicMetadata(cache)
-    topics.of(NAME.topic)
+    await told_of(topics)
     other = replace(state(), topic_id="other-id-other-id-othe")
     cache.apply([partition_change(other, 140, OTHER)])
-    assert [p.partition for p in topics.of(NAME.topic).partitions] == [0]
+    assert [p.partition for p in (await told_of(topics)).partitions] == [0]
+
+
+@pytest.mark.usefixtures("narrow_pieces")
+async def test_a_wide_topic_is_answered_in_pieces_with_turns_between_them() -> None:
+    known = MetadataCache(KEYS)
+    known.apply(wide())
+    async with Turns() as turns:
+        told = (await told_of(TopicMetadata(known))).partitions
+        assert turns.taken() >= 2
+    assert [p.partition for p in told] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.usefixtures("narrow_pieces")
+async def test_an_answer_in_pieces_is_of_one_moment() -> None:
+    known = MetadataCache(KEYS)
+    known.apply(wide(leader=1))
+    topics = TopicMetadata(known)
+    first = asyncio.create_task(told_of(topics))
+    await asyncio.sleep(0)
+    known.apply(wide(leader=2, revision=130))
+    second = asyncio.create_task(told_of(topics))
+    leaders = [[p.leader for p in (await told).partitions] for told in (first, second)]
+    assert leaders == [[1] * 5, [2] * 5]
+
+
+@pytest.mark.usefixtures("narrow_pieces")
+async def test_a_topic_that_is_created_again_while_it_is_answered_is_told_as_it_was() -> None:
+    known = MetadataCache(KEYS)
+    known.apply(wide())
+    topics = TopicMetadata(known)
+    answering = asyncio.create_task(told_of(topics))
+    await asyncio.sleep(0)
+    again = "other-id-other-id-othe"
+    known.apply(wide(2, again, 140))
+    former, now = await answering, await told_of(topics)
+    assert [(t.topic_id, {p.leader for p in t.partitions}) for t in (former, now)] == [
+        (TOPIC_ID, {1}),
+        (again, {2}),
+    ]

@@ -188,7 +188,7 @@ async def test_what_was_taken_of_a_command_that_was_cancelled_half_way_is_follow
     many = 2 * COST_PER_TURN
     wanted = command(state(leader=2), numbers=range(many))
     taking = asyncio.create_task(replicas.manager.leader_and_isr(wanted))
-    while not replicas.manager.all():
+    while not replicas.manager.all():  # noqa: ASYNC110 - it counts turns
         await asyncio.sleep(0)
     taking.cancel()
     await asyncio.wait([taking])
