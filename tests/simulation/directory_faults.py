@@ -10,10 +10,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from simulation.disk import SimDisk
 from simulation.faults import Fault
+from simulation.metadata_faults import End
+from simulation.power import power_off
 from simulation.processes import DATA_DIR, BrokerProcess
 from tidelog_broker.log.checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS
 from tidelog_broker.log.file_id import FileId
@@ -22,7 +24,14 @@ from tidelog_broker.storage.data_directory import REVISION_FILE
 if TYPE_CHECKING:
     from simulation.world import World
 
-End: TypeAlias = "Callable[[], None]"
+
+# Of copies, how many lose power once a broker has started on them; and of these, how many before
+# it can have synced them.
+POWER_FAILS_SHARE = 0.5
+AT_ONCE_SHARE = 0.3
+AT_ONCE_S = 0.02
+POWER_FAILS_WITHIN_S = 3.0
+POWER_AWAY_S = (0.3, 1.5)
 
 
 def _nothing() -> None:
@@ -43,9 +52,8 @@ def _checkpoint_ids(broker: BrokerProcess) -> list[FileId]:
 class DirectoryFaults:
     def __init__(self, world: World) -> None:
         self._world = world
-
-    def kinds(self) -> dict[str, Callable[[Fault, random.Random], End]]:
-        return {
+        self._is_over = False
+        self.begin: dict[str, Callable[[Fault, random.Random], End]] = {
             "second_process": self._second_process,
             "copied_directory": self._copied_directory,
             "restored_directory": self._restored_directory,
@@ -53,22 +61,30 @@ class DirectoryFaults:
             "empty_disk": self._empty_disk,
         }
 
+    def heal(self) -> None:
+        self._is_over = True
+
     def _broker(self, fault: Fault) -> BrokerProcess:
         service = self._world.service(str(fault.args[0]))
         assert isinstance(service, BrokerProcess)
         return service
 
-    def _run_twin(self, broker: BrokerProcess, disk: SimDisk, *, is_copy: bool = False) -> End:
+    def _run_twin(
+        self, broker: BrokerProcess, disk: SimDisk, of_copy: random.Random | None = None
+    ) -> End:
+        """`of_copy`: what befalls a copy is drawn from it; None: the disk holds none."""
         twin = self._world.twin(broker.broker_id)
         if twin.alive:
             return _nothing
         twin.machine.disk = disk
-        if is_copy and not broker.alive:
+        if of_copy is not None and not broker.alive:
             # It holds all that the first one does, and is as good if it registers first.
             self._world.data_losses.copied(broker.machine_id, twin.machine_id)
         else:
             self._world.data_losses.contents_replaced(twin.machine_id)
         twin.release_all()
+        if of_copy is not None:
+            self._power_may_fail(twin, of_copy)
 
         def end() -> None:
             twin.hold_down()
@@ -76,18 +92,32 @@ class DirectoryFaults:
 
         return end
 
+    def _power_may_fail(self, broker: BrokerProcess, rng: random.Random) -> None:
+        """Soon after the broker was started on a copy, which only the broker itself has synced."""
+        if rng.random() >= POWER_FAILS_SHARE:
+            return
+        loop, disk = self._world.loop, broker.machine.disk
+        within_s = AT_ONCE_S if rng.random() < AT_ONCE_SHARE else POWER_FAILS_WITHIN_S
+
+        def fail() -> None:
+            if broker.alive and broker.machine.disk is disk and not self._is_over:
+                up = power_off(self._world, broker, rng)
+                loop.call_later(rng.uniform(*POWER_AWAY_S), up)
+
+        loop.call_later(rng.random() * within_s, fail)
+
     def _second_process(self, fault: Fault, _: random.Random) -> End:
         """It has an empty directory, and no command has given up the first one."""
         return self._run_twin(self._broker(fault), SimDisk())
 
-    def _copied_directory(self, fault: Fault, _: random.Random) -> End:
+    def _copied_directory(self, fault: Fault, rng: random.Random) -> End:
         """While the first process runs, or is paused, or is dead."""
         broker = self._broker(fault)
         if is_unreadable(broker):
             return _nothing
         copy = SimDisk()
         copy.restore(broker.machine.disk.contents())
-        return self._run_twin(broker, copy, is_copy=True)
+        return self._run_twin(broker, copy, rng)
 
     def _restored_directory(self, fault: Fault, rng: random.Random) -> End:
         """At the end, from a backup that was taken at the begin: into other files, or in place,
@@ -107,19 +137,20 @@ class DirectoryFaults:
             broker.hold_down()
             broker.kill()
             disk = broker.machine.disk
-            if disk.contents() != backup:
-                if in_place and _checkpoint_ids(broker) != was:
-                    # As if the store had had no change since: nothing but checkpoints tells.
-                    kept = DATA_DIR / REVISION_FILE
-                    now = {path: c for path, c in disk.contents().items() if path == kept}
-                    disk.restore_in_place({**backup, **now})
-                else:
-                    disk.restore(backup)
-                if losses.registrations(machine_id) == same_until:
-                    losses.directory_put_back(machine_id, directory)
-                else:
-                    losses.contents_replaced(machine_id)
+            is_same = disk.contents() == backup
+            if in_place and _checkpoint_ids(broker) != was:
+                # As if the store had had no change since: nothing but checkpoints tells.
+                kept = DATA_DIR / REVISION_FILE
+                now = {path: c for path, c in disk.contents().items() if path == kept}
+                disk.restore_in_place({**backup, **now})
+            else:
+                disk.restore(backup)
+            if is_same or losses.registrations(machine_id) == same_until:
+                losses.directory_put_back(machine_id, directory)
+            else:
+                losses.contents_replaced(machine_id)
             broker.release()
+            self._power_may_fail(broker, rng)
 
         return restore
 

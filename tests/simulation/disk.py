@@ -12,15 +12,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import PurePath
 
+from simulation.power_failure import PAGE_BYTES as PAGE_BYTES
+from simulation.power_failure import lose_unsynced
 from tidelog.log_format import SEGMENT_SUFFIX
+from tidelog_broker.log.disk import Tree
 from tidelog_broker.log.file_id import FileId
-
-# Of what a file gained since its last sync, a power failure keeps all, nothing or a torn part; or
-# the file has its full length, and pages of it hold zeros or whatever lay there before.
-_KEEP_ALL = 0.25
-_KEEP_NOTHING = 0.45
-_KEEP_TORN = 0.65
-PAGE_BYTES = 512
 
 
 def refusal(number: int) -> OSError:
@@ -181,6 +177,8 @@ class SimDisk:
         self.failing_syncs = self.failing_segment_syncs = 0
         self.failing_reads = self.failing_writes = 0
         self.rewritten = self.flipped = self.spoiled = 0
+        # Copied to, and written to by no broker since.
+        self._is_new_copy = False
         self.failed: Counter[str] = Counter()
         self._next_inode = 1
         # Moves on with each wipe, after which inodes begin again from the first.
@@ -256,7 +254,12 @@ class SimDisk:
 
     def power_failure(self, rng: random.Random) -> int:
         """Leaves what was synced, and of the rest what chance leaves. Returns how many
-        bytes and names are gone or are back."""
+        bytes and names are gone or are back.
+
+        A copy on which no broker has started is synced first: nothing tells a broker that the
+        copying itself was cut off (docs/adr/0001)."""
+        if self._is_new_copy:
+            self._sync_all()
         lost = 0
         for directory in sorted({*self._directories, *self._durable}):
             now = self._directories.get(directory, {})
@@ -270,15 +273,22 @@ class SimDisk:
                     else:
                         del kept[name]
             for inode in kept.values():
-                lost += _lose(inode, rng)
+                lost += lose_unsynced(inode, rng)
             self._directories[directory] = kept
             self._durable[directory] = dict(kept)
         return lost
+
+    def _sync_all(self) -> None:
+        for directory, names in self._directories.items():
+            self._durable[directory] = dict(names)
+            for inode in names.values():
+                inode.sync()
 
     def wipe(self) -> None:
         self._directories.clear()
         self._durable.clear()
         self._start_numbering_again()
+        self._is_new_copy = False
 
     def _start_numbering_again(self) -> None:
         """As real file systems do, that use inodes again: only the birth time differs."""
@@ -290,13 +300,13 @@ class SimDisk:
         return {path: bytes(self._inode(path).data) for path in self.paths()}
 
     def restore(self, contents: Mapping[PurePath, bytes]) -> None:
-        """Replaces everything by files with these contents, all of them synced, as cp, rsync and
-        tar do: they are other files."""
+        """Replaces everything by files with these contents, as cp, rsync and tar do: they are other
+        files, and nothing of them is synced."""
         self.wipe()
         for path, data in contents.items():
             self.make_directory(path.parent)
-            self._directories[path.parent][path.name] = Inode(data, synced=True)
-            self._durable[path.parent][path.name] = self._directories[path.parent][path.name]
+            self._directories[path.parent][path.name] = Inode(data)
+        self._is_new_copy = True
 
     def restore_in_place(self, contents: Mapping[PurePath, bytes]) -> None:
         """The same over what is there, as `cp -a backup/. data/` does: a file of the same name is
@@ -368,6 +378,7 @@ class SimDisk:
             self.check_sync()
             inode.sync()
         names[path.name] = inode
+        self._is_new_copy = False
         if sync:
             self.sync_directory(path.parent)
 
@@ -398,6 +409,10 @@ class SimDisk:
             if len(other.parts) > depth and other.parts[:depth] == directory.parts
         }
         return list(dict.fromkeys([*names, *below]))
+
+    def tree(self, directory: PurePath) -> Tree:
+        below = sorted(d for d in self._directories if d.is_relative_to(directory))
+        return Tree([p for p in self.paths() if p.is_relative_to(directory)], below)
 
     def make_directory(self, directory: PurePath) -> None:
         for made in (directory, *directory.parents):
@@ -454,43 +469,3 @@ class SimDisk:
         if names is None:
             raise _missing(directory)
         return names
-
-
-def _lose(inode: Inode, rng: random.Random) -> int:
-    """Cuts back to what was synced, or to somewhere between that and the present."""
-    if inode.is_synced:
-        return 0
-    before = len(inode.data)
-    durable = inode.durable
-    if inode.dropped is not None:
-        inode.data, inode.dropped = bytearray(durable), None
-        inode.sync()
-        return max(1, before - len(durable))
-    draw = rng.random()
-    is_full_length = False
-    if draw >= _KEEP_ALL:
-        if draw < _KEEP_NOTHING or inode.before is not None or len(durable) > before:
-            inode.data = bytearray(durable)
-        elif draw < _KEEP_TORN:
-            # A part of what was added, perhaps in the middle of a write.
-            del inode.data[rng.randint(len(durable), before) :]
-        else:
-            is_full_length = _spoil(inode.data, len(durable), rng)
-    inode.sync()
-    if is_full_length or len(inode.data) != before:
-        return max(1, before - len(inode.data))
-    return 0
-
-
-def _spoil(data: bytearray, start: int, rng: random.Random) -> bool:
-    """The length was written, and not all pages from `start` on were: these hold zeros or garbage.
-    Any of them may be, whatever comes before it. Returns whether anything is lost."""
-    pages = list(range(start, len(data), PAGE_BYTES))
-    if not pages:
-        return False
-    unwritten = [page for page in pages if rng.random() < 0.5] or [rng.choice(pages)]
-    zeros = rng.random() < 0.5
-    for first in unwritten:
-        size = min(PAGE_BYTES, len(data) - first)
-        data[first : first + size] = bytes(size) if zeros else rng.randbytes(size)
-    return True

@@ -17,6 +17,7 @@ from simulation.faults import Fault
 from simulation.loop import SimProcess
 from simulation.metadata_faults import End, MetadataFaults, no_end
 from simulation.network import Concerns, Conditions
+from simulation.power import power_off
 from simulation.processes import BrokerProcess, Service
 from simulation.store import EtcdServer
 from tidelog.model import NO_LEADER, TopicPartition
@@ -46,6 +47,7 @@ class FaultInjector:
         self.effects: Counter[str] = Counter()
         self._metadata = MetadataFaults(world)
         self._directed = DirectedFaults(world)
+        self._directories = DirectoryFaults(world)
         self._begin: dict[str, Callable[[Fault, random.Random], End]] = {
             "loss": self._weather,
             "delay": self._weather,
@@ -83,7 +85,7 @@ class FaultInjector:
             "clock_jump": self._clock_jump,
             **self._metadata.begin,
             **self._directed.begin,
-            **DirectoryFaults(world).kinds(),
+            **self._directories.begin,
         }
 
     @property
@@ -99,6 +101,7 @@ class FaultInjector:
         world = self._world
         world.trace("heal")
         self._directed.heal()
+        self._directories.heal()
         self._network.lift_all()
         world.etcd.come_back()
         world.etcd.elect_leader()
@@ -233,32 +236,13 @@ class FaultInjector:
 
     # -- machines ----------------------------------------------------------------------------
 
-    def _power_off(self, service: Service, rng: random.Random) -> End:
-        host = self._network.host(service.host)
-        service.hold_down()
-        service.kill(noticed=False)
-        host.up = False
-        lost = service.machine.disk.power_failure(rng)
-        service.machine.reboot()
-        self._world.trace("rebooted", host=service.host, lost=lost)
-        if lost:
-            self._lost_data(service)
-
-        def up() -> None:
-            host.up = True
-            service.release()
-
-        return up
-
-    def _lost_data(self, service: Service) -> None:
-        assert isinstance(service, BrokerProcess)
-        self._world.data_losses.machine_lost(service.broker_id)
-
     def _reboot(self, fault: Fault, rng: random.Random) -> End:
-        return self._power_off(self._service(fault), rng)
+        service = self._service(fault)
+        assert isinstance(service, BrokerProcess)
+        return power_off(self._world, service, rng)
 
     def _reboot_all(self, _: Fault, rng: random.Random) -> End:
-        ends = [self._power_off(broker, rng) for broker in self._world.brokers.values()]
+        ends = [power_off(self._world, broker, rng) for broker in self._world.brokers.values()]
 
         def up() -> None:
             for end in ends:

@@ -221,10 +221,12 @@ class Invariants:
                 replica, Life(broker), log.log_start_offset, found, lost=lost
             )
         )
+        if replaced > seen:
+            replica.durable.reset(0)  # what was is of another directory
         segments = [(s.next_offset, s.base_offset, s.size) for s in log._segments]
         replica.durable.opened(segments, end)
         if replaced > seen:
-            replica.durable.look(broker.machine.disk, log.directory)  # as it was copied
+            replica.durable.look(broker.machine.disk, log.directory)  # as its start synced it
 
     def _broker_with(self, disk: Disk) -> WatchedBroker:
         for broker in self._processes():

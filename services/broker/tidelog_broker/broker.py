@@ -457,6 +457,7 @@ class Broker:
         self._data_directory.join_cluster(await self._cluster_id(), self._config.cluster)
         self.start.enter(OPENS_LOGS)
         await self._end_previous_incarnation()
+        await self._data_directory.sync_copy(self._run_blocking)
         identity = self._data_directory.identity
         whole = identity.whole_since > 0 and not identity.copied
         await self._damage.open_logs(self.start, whole=whole)

@@ -62,6 +62,30 @@ async def test_what_was_acknowledged_is_there_after_all_lost_power_and_counts_as
         await process.stop()
 
 
+async def test_a_copy_that_was_started_loses_nothing_when_the_power_fails(tmp_path: Path) -> None:
+    """cp and rsync sync nothing, and the recovery points of the original say that all is."""
+    cluster = Cluster(tmp_path)
+    cluster.topic_config = SYNCED
+    [process] = await started(cluster, [MemoryDisk()], "boot 1")
+    await cluster.tell(process, *cluster.elect(process))
+    for _ in range(3):
+        assert (await process.produce()).appended is not None
+    since = process.registration.synced_whole_since or process.epoch
+    await process.stop()
+    copy = process.disk
+    assert isinstance(copy, MemoryDisk)
+    copy.restore(copy.contents())
+    copied = await started(cluster, [copy], "boot 2")
+    await cut_off(cluster, copied, None)
+
+    assert isinstance(copied[0].disk, MemoryDisk)
+    [again] = await started(cluster, [copied[0].disk], "boot 3")
+    assert again.registration.synced_whole_since == since
+    await cluster.tell(again, *cluster.elect(again, epoch=7))
+    assert again.partition.log.log_end_offset == 3
+    await again.stop()
+
+
 async def test_without_synced_the_same_failure_leaves_nothing(tmp_path: Path) -> None:
     """So the test above is about what it says."""
     cluster = Cluster(tmp_path)

@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path, PurePath
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from tidelog_broker.log.file_id import FileId, file_id
 
@@ -51,6 +51,13 @@ class DiskFile(Protocol):
     def close(self) -> None: ...
 
 
+class Tree(NamedTuple):
+    """`directories`: also the one in which it was searched."""
+
+    files: list[PurePath]
+    directories: list[PurePath]
+
+
 class Disk(Protocol):
     def open(self, path: PurePath, *, create: bool = False) -> DiskFile:
         """For reading and writing. `create` allows the file to be new."""
@@ -74,6 +81,9 @@ class Disk(Protocol):
 
     def list_names(self, directory: PurePath) -> list[str]:
         """Empty for a directory that does not exist."""
+
+    def tree(self, directory: PurePath) -> Tree:
+        """All that is below it, in a fixed order; links are left out."""
 
     def make_directory(self, directory: PurePath) -> None:
         """With its parents; does nothing where it exists."""
@@ -104,6 +114,17 @@ def copy_bytes(source: DiskFile, target: DiskFile, start: int, end: int) -> None
     for position in range(start, end, _COPY_BYTES):
         size = min(_COPY_BYTES, end - position)
         target.write_at(position, [source.read_at(size, position)])
+
+
+def _find(directory: PurePath, tree: Tree) -> None:
+    tree.directories.append(directory)
+    with os.scandir(directory) as entries:
+        found = sorted(entries, key=lambda entry: entry.name)
+    for entry in found:
+        if entry.is_dir(follow_symlinks=False):
+            _find(directory / entry.name, tree)
+        elif entry.is_file(follow_symlinks=False):
+            tree.files.append(directory / entry.name)
 
 
 # Around each sync, so that it can be measured; any number of threads at once.
@@ -242,6 +263,11 @@ class OsDisk:
             return os.listdir(directory)  # noqa: PTH208
         except FileNotFoundError:
             return []
+
+    def tree(self, directory: PurePath) -> Tree:
+        tree = Tree([], [])
+        _find(directory, tree)
+        return tree
 
     def make_directory(self, directory: PurePath) -> None:
         Path(directory).mkdir(parents=True, exist_ok=True)

@@ -20,7 +20,7 @@ from typing import TypeVar
 import structlog
 
 from tidelog.inspection.model import RESERVE_FILES
-from tidelog_broker.log.disk import Disk, DiskFile
+from tidelog_broker.log.disk import Disk, DiskFile, Tree
 from tidelog_broker.log.file_id import FileId
 from tidelog_runtime.clock import Clock
 
@@ -180,6 +180,9 @@ class ReservedDisk:
 
     def list_names(self, directory: PurePath) -> list[str]:
         return self._disk.list_names(directory)
+
+    def tree(self, directory: PurePath) -> Tree:
+        return self._disk.tree(directory)
 
     def make_directory(self, directory: PurePath) -> None:
         self._disk.make_directory(directory)

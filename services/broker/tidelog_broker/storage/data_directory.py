@@ -11,6 +11,7 @@ copy, an older backup and another directory are told from them (docs/adr/0001).
 
 from __future__ import annotations
 
+import asyncio
 import random
 import uuid
 from collections.abc import Sequence
@@ -19,7 +20,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import PurePath
 from typing import Any
 
+import structlog
+
 from tidelog.inspection.model import CRASHED, REBOOTED, STOPPED
+from tidelog_broker.background import RunBlocking
 from tidelog_broker.log.checked_file import (
     DamagedFileError,
     read_checked,
@@ -28,6 +32,7 @@ from tidelog_broker.log.checked_file import (
 from tidelog_broker.log.checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS, OffsetCheckpoint
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.file_id import FileId
+from tidelog_broker.storage.copied_files import sync_tree
 from tidelog_runtime.metadata.broker_directories import (
     BrokerDirectory,
     RejectionCause,
@@ -39,6 +44,8 @@ REVISION_FILE = "store-revision"
 REPLICAS = "replicas"
 _KIND = "broker"
 _REVISION_KIND = "store-revision"
+
+_log = structlog.get_logger()
 
 
 class DataDirectoryError(Exception):
@@ -71,6 +78,8 @@ class Identity:
     clean_stop_token: str = ""
     # Found to be a copy at a start since the last registration.
     copied: bool = False
+    # All of that copy is on the disk.
+    copy_synced: bool = False
 
     @property
     def directory_id(self) -> str:
@@ -91,18 +100,25 @@ class Identity:
         return cls(**{**known, "registration_tokens": tokens})
 
 
-def new_life(former: Identity, boot_id: str, *, same_files: bool = True) -> Identity:
+def new_life(
+    former: Identity, boot_id: str, *, same_files: bool = True, lost_copy: bool = False
+) -> Identity:
     """What a starting process may claim of what its predecessor left. `same_files`: not a copy of
-    what that one wrote."""
-    same_boot = former.boot_id == boot_id and boot_id != ""
-    whole = former.stopped_cleanly or same_boot
+    what that one wrote. `lost_copy`: the machine rebooted before that copy was synced."""
     return replace(
         former,
         boot_id=boot_id,
         stopped_cleanly=False,
-        whole_since=former.whole_since if whole else 0,
+        whole_since=former.whole_since if _is_whole(former, boot_id) else 0,
+        synced_whole_since=0 if lost_copy else former.synced_whole_since,
         copied=former.copied or not same_files,
+        copy_synced=former.copy_synced and same_files,
     )
+
+
+def _is_whole(former: Identity, boot_id: str) -> bool:
+    """No power failure can have taken what was not synced."""
+    return former.stopped_cleanly or former.boot_id == boot_id != ""
 
 
 def not_intact_reason(identity: Identity, record: BrokerDirectory | None) -> str:
@@ -197,6 +213,8 @@ class DataDirectory:
         # "stopped", "crashed" or "rebooted"; empty: the directory is new.
         self.previous_end = ""
         self._noted_revision = noted_revision
+        # A process before this one may have failed to sync the copy that this directory is.
+        self._rewrites_copy = False
         # A registration of this process has been confirmed.
         self._has_registered = False
 
@@ -213,20 +231,29 @@ class DataDirectory:
                 f"{error}; restore the file, or move the directory away to start empty, with "
                 "--replace-directory and the id that the next rejection names"
             ) from error
-        previous_end = ""
+        previous_end, is_unfinished = "", False
         noted = _read_noted(disk, path)
         if found is None:
             # Where only its owner may read the directory above, it was there before us.
             with suppress(PermissionError):
                 disk.sync_directory(path.parent)
-            identity = Identity(broker_id, _new_uuid(rng), boot_id=boot_id)
+            # Replicas without an identity were put there by another program.
+            copied = bool(disk.list_names(path / REPLICAS))
+            identity = Identity(broker_id, _new_uuid(rng), boot_id=boot_id, copied=copied)
         else:
             stored = Identity.from_json(found)
             previous_end = how_it_ended(stored, boot_id)
-            same_files = _are_same_files(
-                disk, path, found, noted, same_boot=stored.boot_id == boot_id != ""
+            same_boot = stored.boot_id == boot_id != ""
+            same_files = _are_same_files(disk, path, found, noted, same_boot=same_boot)
+            is_unfinished = (stored.copied and not stored.copy_synced) and _names_itself(
+                disk, path / IDENTITY_FILE, found.get("file"), same_boot=same_boot
             )
-            identity = new_life(stored, boot_id, same_files=same_files)
+            lost_copy = is_unfinished and not _is_whole(stored, boot_id)
+            if lost_copy:
+                # Before anything says that this boot is the one in which the copy was made.
+                disk.remove(path / RECOVERY_POINTS)
+                disk.sync_directory(path)
+            identity = new_life(stored, boot_id, same_files=same_files, lost_copy=lost_copy)
         if identity.broker_id != broker_id and not is_unused(disk, path, identity):
             raise DataDirectoryError(
                 f"{path} belongs to broker {identity.broker_id}, this is broker {broker_id}; "
@@ -236,6 +263,7 @@ class DataDirectory:
         identity = replace(identity, broker_id=broker_id)
         directory = cls(disk, path, identity, rng, int(noted.get("revision", 0)))
         directory.previous_end = previous_end
+        directory._rewrites_copy = is_unfinished
         directory._write(identity)
         return directory
 
@@ -274,6 +302,24 @@ class DataDirectory:
                 "store if it was wiped since"
             )
         self._update(cluster_id=cluster_id, cluster_name=name)
+
+    async def sync_copy(self, run_blocking: RunBlocking) -> None:
+        """Before anything rests on what a copy says is synced: whoever copied it need not have
+        synced it. Does nothing for any other directory. Raises OSError."""
+        if not self.identity.copied or self.identity.copy_synced:
+            return
+        now = asyncio.get_running_loop().time
+        began = now()
+        tree = await sync_tree(self._disk, self.path, run_blocking, rewrite=self._rewrites_copy)
+        _log.info(
+            "copied_directory_synced",
+            data_dir=str(self.path),
+            files=len(tree.files),
+            directories=len(tree.directories),
+            seconds=round(now() - began, 3),
+            written_again=self._rewrites_copy,
+        )
+        self._update(copy_synced=True)
 
     def settle(self, record: BrokerDirectory | None) -> str:
         """Takes back what the store's record of the broker id disproves, before anything rests on
@@ -316,6 +362,7 @@ class DataDirectory:
             synced_whole_since=identity.synced_whole_since or broker_epoch,
             clean_stop_token="",
             copied=False,
+            copy_synced=False,
         )
 
     def stopped_cleanly(self, store_revision: int) -> None:

@@ -1,0 +1,143 @@
+"""A data directory that is a copy is on the disk before anything rests on it."""
+
+import errno
+import os
+import random
+from pathlib import Path, PurePath
+
+import pytest
+from structlog.testing import capture_logs
+
+from tidelog_broker.log.checkpoint import RECOVERY_POINTS
+from tidelog_broker.log.disk import OsDisk
+from tidelog_broker.storage.copied_files import sync_tree
+from tidelog_broker.storage.data_directory import DataDirectory
+from unit.broker.broker_parts import in_place
+from unit.broker.log.memory_disk import MemoryDisk
+
+PATH = PurePath("/data")
+SEGMENT = PATH / "replicas" / "sea-0.id" / "00000000000000000000.log"
+
+
+class Machine:
+    """Its directory was registered in epoch 7, stopped cleanly, and copied."""
+
+    def __init__(self) -> None:
+        self.disk = MemoryDisk()
+        self.boots = 1
+        original = self.start()
+        original.registered(7)
+        for path, data in ((SEGMENT, b"records"), (PATH / RECOVERY_POINTS, b"points")):
+            self.disk.make_directory(path.parent)
+            self.disk.write_atomically(path, data, sync=True)
+        original.stopped_cleanly(9)
+        self.disk.restore(self.disk.contents())
+
+    def start(self) -> DataDirectory:
+        boot_id = f"boot {self.boots}"
+        return DataDirectory.open(
+            self.disk, PATH, broker_id=1, boot_id=boot_id, rng=random.Random(1)
+        )
+
+    def power_failure(self) -> None:
+        self.disk.power_failure()
+        self.boots += 1
+
+    @property
+    def segment(self) -> bytes:
+        return self.disk.read_file(SEGMENT)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """Recovery points are read by no one here."""
+    monkeypatch.setattr(
+        "tidelog_broker.storage.data_directory.OffsetCheckpoint.read",
+        lambda _: type("Read", (), {"file": None}),
+    )
+    return Machine()
+
+
+async def test_a_power_failure_takes_nothing_of_a_copy_that_was_synced(machine: Machine) -> None:
+    directory = machine.start()
+    with capture_logs() as logs:
+        await directory.sync_copy(in_place)
+    machine.power_failure()
+
+    assert machine.segment == b"records"
+    assert machine.start().identity.synced_whole_since == 7
+    [line] = logs
+    assert line["event"] == "copied_directory_synced"
+    assert (line["files"], line["directories"]) == (len(machine.disk.paths()), 3)
+
+
+async def test_a_power_failure_before_the_sync_takes_back_what_the_copy_says(
+    machine: Machine,
+) -> None:
+    machine.start()
+    machine.power_failure()
+
+    assert machine.start().identity.synced_whole_since == 0
+    assert RECOVERY_POINTS not in machine.disk.list_names(PATH)
+
+
+async def test_a_crash_before_the_sync_takes_nothing_back(machine: Machine) -> None:
+    machine.start()
+    assert machine.start().identity.synced_whole_since == 7
+    assert RECOVERY_POINTS in machine.disk.list_names(PATH)
+
+
+async def test_a_failed_sync_fails_the_start_and_the_next_one_writes_the_files_again(
+    machine: Machine,
+) -> None:
+    """The kernel takes for written what a failed sync could not write."""
+    directory = machine.start()
+    machine.disk.fail_sync = True
+    with pytest.raises(OSError, match=str(PATH)) as failed:
+        await directory.sync_copy(in_place)
+    assert failed.value.errno == errno.EIO
+
+    machine.disk.fail_sync = False
+    await machine.start().sync_copy(in_place)
+    machine.power_failure()
+    assert machine.segment == b"records"
+
+
+async def test_a_copy_is_synced_once(machine: Machine) -> None:
+    await machine.start().sync_copy(in_place)
+    directory = machine.start()
+    with capture_logs() as logs:
+        await directory.sync_copy(in_place)
+        directory.registered(9)
+        await machine.start().sync_copy(in_place)
+    assert logs == []
+
+
+async def test_replicas_without_an_identity_were_copied(machine: Machine) -> None:
+    machine.disk.remove(PATH / "broker.json")
+    await machine.start().sync_copy(in_place)
+    machine.power_failure()
+    assert machine.segment == b"records"
+
+
+@pytest.mark.parametrize("rewrite", [False, True])
+async def test_every_file_and_directory_of_a_real_disk_is_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, rewrite: bool
+) -> None:
+    below = tmp_path / "data" / "replicas" / "sea-0.id"
+    below.mkdir(parents=True)
+    files = [below / "0.log", below / "0.index", tmp_path / "data" / "broker.json"]
+    for file in files:
+        file.write_text(file.name)
+    (below / "link").symlink_to("/dev/null")
+    synced: list[str] = []
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(
+            os, name, lambda fd: synced.append(str(Path(f"/proc/self/fd/{fd}").readlink()))
+        )
+
+    await sync_tree(OsDisk(), tmp_path / "data", in_place, rewrite=rewrite)
+
+    directories = [tmp_path, tmp_path / "data", below.parent, below]
+    assert sorted(synced) == sorted(map(str, [*files, *directories]))
+    assert [file.read_text() for file in files] == [file.name for file in files]
