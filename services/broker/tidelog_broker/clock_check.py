@@ -2,9 +2,10 @@
 
 It is compared with monotonic progress, in this process and, by what the last one left, across a
 restart; and with the clocks of other brokers, as their replica fetches and answers carry them.
-While it is in doubt, time-based retention pauses: until the clocks agree, or for MAX_DOUBT_MS,
-since a clock that is not put right may be right. That the other brokers fall silent ends no doubt:
-what they said last stands. Ages are counted by monotonic progress meanwhile (`SteadyClock`).
+While it is in doubt, time-based retention pauses until the clocks agree. A clock that no other
+broker contradicts may be right, though it has jumped: it is believed after MAX_DOUBT_MS. What
+another broker said last stands for as long: that it falls silent ends no doubt before. Ages are
+counted by monotonic progress meanwhile (`SteadyClock`).
 
 Appends are dated so that none looks old too early: a clock that is behind most others takes the
 middle time of all (`AppendClock`, `LatestClock`), and one that is right after a long pause rejects
@@ -76,8 +77,6 @@ class ClockCheck:
         self._behind_since_ms: int | None = None
         # By former processes, until this one finds whether it doubts the clock as well.
         self._doubted_ms = 0
-        # Brokers that have contradicted the clock for as long as a doubt may last.
-        self._outlasted: set[int] = set()
         if last is None:
             return
         self._doubted_ms = last.doubted_ms
@@ -117,13 +116,11 @@ class ClockCheck:
         skews = self.skews_ms(wall_ms, monotonic_ms)
         agreeing = {peer for peer, skew in skews.items() if abs(skew) <= MAX_SKEW_MS}
         is_right = len(agreeing) > sum(skew > MAX_SKEW_MS for skew in skews.values())
-        self._outlasted -= agreeing
         if self._is_doubted:
             # That the others fall silent takes back nothing that they said.
             skews = self.skews_ms(wall_ms, monotonic_ms, MAX_DOUBT_MS)
         behind = {peer: -skew for peer, skew in skews.items() if skew < -MAX_SKEW_MS}
-        counted = behind.keys() - self._outlasted
-        if counted and len(counted) >= len(agreeing):
+        if behind and len(behind) >= len(agreeing):
             of_them = f"{len(behind)} of the {len(skews)} other brokers that were heard"
             self._begin(Doubt(f"it is ahead of {of_them}", min(behind.values()), monotonic_ms))
         elif agreeing:
@@ -132,12 +129,10 @@ class ClockCheck:
             reason = "it has jumped ahead of monotonic time"
             self._begin(Doubt(reason, ahead_ms, monotonic_ms))
         else:
-            self._end("the clock is right again")
+            self._end("nothing contradicts the clock any more")
         doubt = self.doubt
-        if doubt is not None and monotonic_ms - doubt.since_ms >= MAX_DOUBT_MS:
-            self._accept(ahead_ms, "it has lasted as long as it may")
-            # Until they agree: heard again, they would begin the next doubt at once.
-            self._outlasted |= behind.keys()
+        if doubt is not None and not behind and monotonic_ms - doubt.since_ms >= MAX_DOUBT_MS:
+            self._accept(ahead_ms, "no other broker has contradicted it for a day")
         if self.doubt is None:
             self._note_behind(wall_ms, monotonic_ms, is_right=is_right)
         return self.doubt is None

@@ -122,7 +122,8 @@ def _doubts(view: ClusterView) -> Iterator[Finding]:
                 f"it has been in doubt for {span(doubt.for_ms)}",
             ),
             f"Compare the clock of broker {broker_id} with a time server's (`chronyc tracking`). "
-            "Where it is wrong put it right. Where it is right, it is believed once another broker "
-            "that is reachable has the same time, or after a day; retention_bytes holds meanwhile.",
+            "Where it is wrong put it right. Where it is right, put those of the others right: it "
+            "is believed once another broker has the same time, or once none has contradicted it "
+            "for a day; retention_bytes holds meanwhile.",
             broker=broker_id,
         )

@@ -248,7 +248,7 @@ RETENTION_PAUSED = gauge(
     "For how long this broker has deleted nothing for its age, because its clock is in doubt; 0: "
     "it is not.",
     "Look what `tidelog explain` says of its clock, and put it right; it is believed again by "
-    "itself once other brokers agree, or after a day.",
+    "itself once other brokers agree, or once none has contradicted it for a day.",
 )
 ISR_SHRINKS = counter(
     "tidelog_isr_shrinks_total",
