@@ -217,6 +217,7 @@ async def test_a_store_that_stops_again_and_again(world: World) -> None:
             )
             assert the(found, "store_slow").next_step.startswith("Look at etcd's process and disk")
             assert any("store_slow" in root for root in the(found, "repeated_elections").because)
+            assert_not_blamed(found, world.pairs[1, 2])
             # Nobody else is at fault, and what the dead broker causes is not the store's.
             assert not the(found, "replica_dead", DEAD).because
             # A broker whose lease has ended because of the store may not be registered yet.
