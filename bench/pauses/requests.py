@@ -22,6 +22,7 @@ from tidelog.compression import compress
 from tidelog.model import Batch, Codec
 from tidelog.record_batch import encode
 from tidelog.request_bounds import (
+    MAX_INTERNAL_REQUEST_BYTES,
     MAX_REQUEST_BYTES,
     entries_limit,
     total_entries_limit,
@@ -49,7 +50,8 @@ _UNSAID = {
     "tidelog/v1/broker.proto": frozenset({"topic_id"}),
     "tidelog/v1/admin.proto": frozenset({"page_token"}),
 }
-# Nested repeated fields are filled with fewer, so that the request stays within its bytes.
+# Nested repeated fields of the largest request are filled with fewer, so that it stays within its
+# bytes.
 _NESTED_ENTRIES = 3
 
 
@@ -91,7 +93,11 @@ def cases(rpcs: Iterable[MethodDescriptor]) -> Iterator[Case]:
         name = method_name(rpc)
         yield Case(f"{rpc.name}: largest", name, largest(rpc))
         if is_internal(name):
-            yield Case(f"{rpc.name}: most entries, all empty", name, empty_entries(rpc))
+            yield Case(
+                f"{rpc.name}: most entries, all empty, nested ones included",
+                name,
+                empty_entries(rpc),
+            )
         for what, make in EXPENSIVE.get(name, {}).items():
             yield Case(f"{rpc.name}: {what}", name, make())
 
@@ -111,14 +117,47 @@ def largest(rpc: MethodDescriptor) -> Any:
     return made
 
 
-def empty_entries(rpc: MethodDescriptor) -> Any:
-    """Two bytes an entry on the wire, and an object and a look-up where it is served."""
+def empty_entries(rpc: MethodDescriptor, total: int | None = None) -> Any:
+    """Two bytes an entry on the wire, and an object and a look-up where it is served. Each list has
+    as many as it may have, and as many of them as fit hold full lists in their turn. `total`: of
+    all lists together; None: as many as the request may have."""
     made: Any = GetMessageClass(rpc.input_type)()
-    for field in rpc.input_type.fields:
-        if field.is_repeated and field.message_type is not None:
-            entry = GetMessageClass(field.message_type)()
-            getattr(made, field.name).extend([entry] * entries_limit(field.full_name))
+    total = total or total_entries_limit(rpc.input_type.full_name)
+    lists = [f for f in rpc.input_type.fields if f.is_repeated and f.message_type is not None]
+    left = total - sum(entries_limit(field.full_name) for field in lists)
+    room = MAX_INTERNAL_REQUEST_BYTES // 2
+    for field in lists:
+        of_entry: Any = GetMessageClass(field.message_type)  # type: ignore[arg-type]
+        full, empty = of_entry(), of_entry()
+        held = _fill_with_empty(full)
+        fitting = min(left // held, room // full.ByteSize()) if held else 0
+        limit = entries_limit(field.full_name)
+        count = max(min(fitting, limit), 0)
+        getattr(made, field.name).extend([full] * count + [empty] * (limit - count))
+        left -= count * held
     return made
+
+
+def _fill_with_empty(message: Any) -> int:
+    """Each of its lists, at any depth. Returns how many entries they have."""
+    count = 0
+    for field in message.DESCRIPTOR.fields:
+        limit = entries_limit(field.full_name)
+        if not field.is_repeated:
+            if field.message_type is not None:
+                count += _fill_with_empty(getattr(message, field.name))
+        elif field.message_type is None:
+            empty = "" if field.type == FieldDescriptor.TYPE_STRING else 0
+            getattr(message, field.name).extend([empty] * limit)
+            count += limit
+        elif field.message_type.GetOptions().map_entry:
+            _fill(message, field, MAX_REQUEST_BYTES)
+            count += limit
+        else:
+            entry = GetMessageClass(field.message_type)()
+            getattr(message, field.name).extend([entry] * limit)
+            count += limit
+    return count
 
 
 def _make_valid(request: Any) -> None:

@@ -46,12 +46,29 @@ MAX_INTERNAL_REQUEST_BYTES = 32 << 20
 # Replicas that one broker may hold, which the controller keeps to as it places and moves them.
 MAX_REPLICAS_PER_BROKER = 50_000
 # Replicas that one such request names: those of a broker, and what it may have more for a while, as
-# where the replicas that leave it wait for those that come. And bytes of one of its entries, which
-# bound what the entry holds in its turn.
+# where the replicas that leave it wait for those that come. And bytes of one of its entries, unless
+# ENTRY_BYTES_LIMITS has another number for it.
 MAX_REPLICAS_PER_REQUEST = MAX_REPLICAS_PER_BROKER + 10_000
 MAX_INTERNAL_ENTRY_BYTES = 256 << 10
+# Entries of all lists of a LeaderAndIsr request together, nested ones included: 70 a replica, of
+# which its members, its replicas before and after a move and its configuration are fewer.
+MAX_LEADER_AND_ISR_ENTRIES = 1 << 22
 MAX_REQUEST_BYTES = 1 << 20
+# Of one partition: as many brokers as a cluster may have, and far more than anyone needs.
+MAX_REPLICAS_PER_PARTITION = 1_000
+# Partitions that one ReportDisk request names.
+MAX_FAILING_LEADERSHIPS = 1_000
+# Ranges that one ReplicaFetch request reports; batches of one range, the segments that they lie in,
+# and the bytes of their records, as where a leader copies what it cannot read. One batch may have
+# as many bytes: max_batch_bytes allows no more.
+MAX_REPORTED_DIGESTS = 64
+MAX_RANGE_BATCHES = 1 << 14
+MAX_RANGE_CONTENT_BYTES = 16 << 20
+# A header of a batch and the fields around it, or its summary, take less; so does a segment's name.
+_MAX_BATCH_HEADER_BYTES = 1 << 10
+_RANGE_BATCH_BYTES = 256
 
+# By the field's full name: every repeated field of a request, at any depth.
 ENTRY_LIMITS = {
     "tidelog.v1.ProduceRequest.partitions": MAX_PRODUCE_PARTITIONS,
     "tidelog.v1.ProducePartition.batches": MAX_PRODUCE_BATCHES,
@@ -67,6 +84,57 @@ ENTRY_LIMITS = {
     "tidelog.v1.LeaderAndIsrRequest.partitions": MAX_REPLICAS_PER_REQUEST,
     "tidelog.v1.ReplicaFetchRequest.partitions": MAX_REPLICAS_PER_REQUEST,
     "tidelog.v1.ReplicaFetchRequest.forgotten": MAX_REPLICAS_PER_REQUEST,
+    "tidelog.v1.ReplicaFetchRequest.digests": MAX_REPORTED_DIGESTS,
+    "tidelog.v1.RangeDigest.batches": MAX_RANGE_BATCHES,
+    "tidelog.v1.RangeDigest.segments": MAX_RANGE_BATCHES,
+    "tidelog.v1.RangeDigest.contents": MAX_RANGE_BATCHES,
+    "tidelog.v1.PartitionState.replicas": MAX_REPLICAS_PER_PARTITION,
+    "tidelog.v1.PartitionState.isr": MAX_REPLICAS_PER_PARTITION,
+    "tidelog.v1.PartitionState.eligible": MAX_REPLICAS_PER_PARTITION,
+    "tidelog.v1.PartitionState.config": MAX_CONFIG_KEYS,
+    "tidelog.v1.MovingReplicas.original": MAX_REPLICAS_PER_PARTITION,
+    "tidelog.v1.MovingReplicas.target": MAX_REPLICAS_PER_PARTITION,
+    "tidelog.v1.ReplicaAssignment.replicas": MAX_REPLICAS_PER_PARTITION,
+    "tidelog.v1.Move.original": MAX_REPLICAS_PER_PARTITION,
+    "tidelog.v1.Move.target": MAX_REPLICAS_PER_PARTITION,
+    "tidelog.v1.ReportDiskRequest.led": MAX_FAILING_LEADERSHIPS,
+    **dict.fromkeys(
+        (
+            "tidelog.v1.AddBrokersRequest.broker_ids",
+            "tidelog.v1.AddPartitionsRequest.assignment",
+            "tidelog.v1.AnnounceGatewayRequest.limited_clients",
+            "tidelog.v1.DescribeBrokersRequest.broker_ids",
+            "tidelog.v1.DescribeProducersRequest.producer_ids",
+            "tidelog.v1.DescribeRecoveryRequest.choices",
+            "tidelog.v1.DescribeRecoveryRequest.partitions",
+            "tidelog.v1.DescribeReplicasRequest.partitions",
+            "tidelog.v1.DescribeServiceRequest.in_isr",
+            "tidelog.v1.DescribeTopicsRequest.topics",
+            "tidelog.v1.LeaderAndIsrRequest.leaders",
+            "tidelog.v1.LeaderAndIsrRequest.unreadable_topics",
+            "tidelog.v1.ListOffsetsRequest.partitions",
+            "tidelog.v1.ListOperationsRequest.kinds",
+            "tidelog.v1.ListOperationsRequest.states",
+            "tidelog.v1.MetadataRequest.topics",
+            "tidelog.v1.NamedEpoch.partition_counts",
+            "tidelog.v1.PartitionSelector.partitions",
+            "tidelog.v1.RecoverPartitionsRequest.choices",
+            "tidelog.v1.RecoverPartitionsRequest.partitions",
+            "tidelog.v1.RemoveBrokersRequest.broker_ids",
+            "tidelog.v1.ReportUnreachableLeadersRequest.leaders",
+            "tidelog.v1.SetMaintenanceRequest.broker_ids",
+            "tidelog.v1.SetReplicationFactorRequest.topics",
+            "tidelog.v1.StopReplicaRequest.partitions",
+            "tidelog.v1.WatchEventsRequest.kinds",
+        ),
+        MAX_ENTRIES_PER_REQUEST,
+    ),
+}
+# By the field's full name: bytes of one entry of what brokers and controllers ask of each other.
+ENTRY_BYTES_LIMITS = {
+    "tidelog.v1.ReplicaFetchRequest.digests": MAX_RANGE_CONTENT_BYTES
+    + MAX_RANGE_BATCHES * _RANGE_BATCH_BYTES,
+    "tidelog.v1.RangeDigest.contents": MAX_RANGE_CONTENT_BYTES + _MAX_BATCH_HEADER_BYTES,
 }
 
 
@@ -89,6 +157,11 @@ def check_entries(field: str, count: int) -> None:
 TOTAL_LIMITS = {
     "tidelog.v1.ProduceRequest": MAX_PRODUCE_ENTRIES,
     "tidelog.v1.ElectPreferredLeadersRequest": MAX_ENTRIES_PER_REQUEST,
+    "tidelog.v1.LeaderAndIsrRequest": MAX_LEADER_AND_ISR_ENTRIES,
+    # A follower lists the batches of one range in a request.
+    "tidelog.v1.ReplicaFetchRequest": (
+        2 * MAX_REPLICAS_PER_REQUEST + MAX_REPORTED_DIGESTS + 3 * MAX_RANGE_BATCHES
+    ),
 }
 
 
@@ -126,14 +199,19 @@ def check_request_bytes(method: str, size_bytes: int, limit: int) -> None:
         )
 
 
+def entry_bytes_limit(field: str) -> int:
+    """Of what brokers and controllers ask of each other. `field`: its full name."""
+    return ENTRY_BYTES_LIMITS.get(field, MAX_INTERNAL_ENTRY_BYTES)
+
+
 def check_entry_bytes(field: str, size_bytes: int) -> None:
     """Of what brokers and controllers ask of each other. `field`: its full name. Raises
     INVALID_REQUEST."""
-    if size_bytes > MAX_INTERNAL_ENTRY_BYTES:
+    limit = entry_bytes_limit(field)
+    if size_bytes > limit:
         raise TidelogError(
             ErrorCode.INVALID_REQUEST,
-            f"an entry of {_short(field)} has {size_bytes} bytes; it has at most "
-            f"{MAX_INTERNAL_ENTRY_BYTES}",
+            f"an entry of {_short(field)} has {size_bytes} bytes; it has at most {limit}",
         )
 
 

@@ -90,6 +90,18 @@ def skip_fields(
     return FieldRun(count, position)
 
 
+_CONTINUED = bytes(range(0x80, 0x100))
+
+
+def count_varints(data: bytes, start: int, end: int) -> int:
+    """Of a packed field: how many end in these bytes.
+
+    >>> count_varints(b"\\x01\\x96\\x01\\x02", 0, 4)
+    3
+    """
+    return len(data[start:end].translate(None, _CONTINUED))
+
+
 def _read_varint(data: Plain, position: int, limit: int) -> tuple[int, int]:
     value = shift = 0
     for index in range(position, min(position + _MAX_VARINT_BYTES, limit)):

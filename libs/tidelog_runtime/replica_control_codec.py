@@ -38,8 +38,10 @@ from tidelog_runtime.replica_control import (
 )
 from tidelog_runtime.turns import QUICK_ITEMS_PER_TURN, add_in_turns, in_turns
 
-# To read a state that is not known takes as long as to take so many that are.
+# To read a state that is not known takes as long as to take so many that are; and so many members
+# or settings as long as one.
 _WORK_OF_NEW_STATE = 8
+_LISTED_PER_WORK = 4
 
 _Command = TypeVar("_Command", LeaderAndIsrCommand, StopReplicaCommand)
 StateAt = Callable[[TopicPartition, int], LeaderAndIsr | None]
@@ -109,13 +111,20 @@ async def _partitions_from_wire(
             await asyncio.sleep(0)
         partition, revision = TopicPartition(each.topic, each.partition), each.revision
         state = known(partition, revision)
-        work += 1 if state is not None else _WORK_OF_NEW_STATE
+        work += 1 + len(each.config) // _LISTED_PER_WORK
         if state is None:
+            work += _WORK_OF_NEW_STATE + _listed(each) // _LISTED_PER_WORK
             state = _state_from_wire(each)
         made.append(
             PartitionCommand(partition, state, revision, dict(each.config), each.config_revision)
         )
     return made
+
+
+def _listed(wire: pb.PartitionState) -> int:
+    """Members and replicas, which the state is made of."""
+    moving = len(wire.moving.original) + len(wire.moving.target)
+    return len(wire.isr) + len(wire.eligible) + len(wire.replicas) + moving
 
 
 def _state_from_wire(wire: pb.PartitionState) -> LeaderAndIsr:

@@ -12,12 +12,13 @@ from google.protobuf.message import DecodeError, Message
 
 from tidelog import request_bounds
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.rpc.list_limits import check_lists, lists_of
 from tidelog.rpc.sliced_parsing import UnparsedRequest
 from tidelog.wire_fields import BYTES, MalformedMessageError, walk_fields
 
 # What a message of so many bytes costs to parse is some milliseconds, whatever it holds.
 CHEAP_BYTES = 1 << 20
-# Of one among brokers and controllers: an entry has two bytes at the least.
+# Of one among brokers and controllers: an entry has two bytes at the least, a packed number one.
 CHEAP_INTERNAL_BYTES = 2 * request_bounds.MAX_ENTRIES_PER_REQUEST
 # Of a larger one, in all that it nests: as many as a valid request has, and some.
 MAX_FIELDS = 16_000
@@ -59,6 +60,7 @@ def bounded_deserializer(
     limit = max_request_bytes(method)
     name = method.rpartition("/")[2]
     is_sliced = is_internal(method)
+    lists = lists_of(descriptor) if descriptor is not None and is_sliced else None
 
     def deserialize(data: bytes) -> Any:
         try:
@@ -70,9 +72,14 @@ def bounded_deserializer(
         except TidelogError as error:
             return Rejected(error)
         try:
-            return parse(data)
+            request = parse(data)
+            if lists is not None:
+                check_lists(request, lists)
+        except TidelogError as error:
+            return Rejected(error)
         except (DecodeError, MemoryError) as error:
             return _unreadable(name, len(data), error)
+        return request
 
     return deserialize
 

@@ -1,33 +1,31 @@
 """Parses a large request in slices, between which the event loop runs other tasks.
 
 A broker's full state is one message of tens of thousands of entries. Protobuf parses a message in
-one call, but the concatenation of two messages parses as their merge: the top-level fields can be
-parsed some at a time. Each is counted before it becomes an object."""
+one call, but the concatenation of two messages parses as their merge: the fields of a message can
+be parsed some at a time. Entries are counted, at any depth, before they become objects."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from tidelog import request_bounds
-from tidelog.wire_fields import MalformedMessageError, walk_fields
+from tidelog.rpc.list_limits import ListField, MessageLists, check_lists, lists_of
+from tidelog.wire_fields import BYTES, MalformedMessageError, count_varints, walk_fields
 
 # A slice of so many fields, or of so many bytes, takes about two milliseconds.
 FIELDS_PER_SLICE = 1_000
 BYTES_PER_SLICE = 256 << 10
-
-
-class _ListBound(NamedTuple):
-    """`field`: its full name."""
-
-    field: str
-    max_entries: int
+# Parsing copies twice what is one field: in two slices.
+COPIED_BYTES = 1 << 20
+# A shorter entry is not walked where its bytes cannot hold more than a list's limit: a broker's
+# full state is served at its every start, and has a hundred fields a replica.
+_SHORT_BYTES = 1_024
 
 
 class UnparsedRequest(NamedTuple):
@@ -37,36 +35,122 @@ class UnparsedRequest(NamedTuple):
     descriptor: Descriptor
 
     async def parse(self) -> Message:
-        """Raises INVALID_REQUEST for too many entries of a list, or for one of too many bytes, and
-        `DecodeError`. What entries nest is not counted: a broker's full state is served at its
-        every start, and has a hundred fields a replica."""
+        """Raises INVALID_REQUEST for too many entries of a list or of all lists together, nested
+        ones included, or for an entry of too many bytes, and `DecodeError`."""
         made = GetMessageClass(self.descriptor)()
-        bounds = _bounds_of(self.descriptor)
-        counts: Counter[int] = Counter()
-        begin = fields = 0
         try:
-            for number, _, start, end in walk_fields(self.data):
-                bound = bounds.get(number)
-                if bound is not None:
-                    counts[number] += 1
-                    if counts[number] > bound.max_entries:
-                        request_bounds.check_entries(bound.field, counts[number])
-                    if end - start > request_bounds.MAX_INTERNAL_ENTRY_BYTES:
-                        request_bounds.check_entry_bytes(bound.field, end - start)
-                fields += 1
-                if fields == FIELDS_PER_SLICE or end - begin >= BYTES_PER_SLICE:
-                    made.MergeFromString(self.data[begin:end])
-                    begin, fields = end, 0
-                    await asyncio.sleep(0)
+            await _Parser(self.data, made).parse()
         except MalformedMessageError as error:
             raise DecodeError(str(error)) from error
-        made.MergeFromString(self.data[begin:])
         return made
 
 
-@lru_cache(maxsize=64)
-def _bounds_of(descriptor: Descriptor) -> dict[int, _ListBound]:
-    return {
-        number: _ListBound(field.full_name, request_bounds.entries_limit(field.full_name))
-        for number, field in descriptor.fields_by_number.items()
-    }
+class _Parser:
+    def __init__(self, data: bytes, made: Message) -> None:
+        self._data = data
+        self._made = made
+        self._lists = lists_of(made.DESCRIPTOR)
+        # Of the slice.
+        self._fields = self._bytes = 0
+        # Of all lists together; and how many entries of each top-level list are in it.
+        self._total = 0
+        self._totalled: Counter[str] = Counter()
+
+    async def parse(self) -> None:
+        await self._merge(self._made, self._lists, 0, len(self._data), Counter())
+        self._check_total()
+
+    async def _merge(
+        self, made: Any, lists: MessageLists, start: int, end: int, counts: Counter[str]
+    ) -> None:
+        """The message in these bytes. `counts`: the entries of its lists up to now, by full name:
+        a message that is no list may come in several parts, which merge."""
+        # What is not merged yet, and where the field before ended.
+        begin = position = start
+        for number, wire_type, content, content_end in walk_fields(self._data, start, end):
+            field = lists.fields.get(number)
+            nested = None
+            if field is not None:
+                self._count(field, wire_type, content, content_end, counts)
+                if wire_type == BYTES and _is_walked(field, content_end - content):
+                    nested = field.nested
+            if field is not None and nested is not None:
+                self._bytes += position - begin
+                made.MergeFromString(self._data[begin:position])
+                await self._merge_nested(made, field, nested, content, content_end, counts)
+                begin = content_end
+            self._fields += 1
+            position = content_end
+            if (
+                self._fields >= FIELDS_PER_SLICE
+                or self._bytes + position - begin >= BYTES_PER_SLICE
+            ):
+                some = self._data[begin:position]
+                if len(some) > COPIED_BYTES:
+                    await asyncio.sleep(0)
+                made.MergeFromString(some)
+                begin = position
+                if made is self._made:
+                    self._check_total()
+                self._fields = self._bytes = 0
+                await asyncio.sleep(0)
+        made.MergeFromString(self._data[begin:end])
+        self._bytes += end - begin
+
+    async def _merge_nested(
+        self,
+        made: Any,
+        field: ListField,
+        nested: MessageLists,
+        start: int,
+        end: int,
+        counts: Counter[str],
+    ) -> None:
+        if field.is_repeated:
+            await self._merge(getattr(made, field.name).add(), nested, start, end, Counter())
+        else:
+            part = getattr(made, field.name)
+            part.SetInParent()
+            await self._merge(part, nested, start, end, counts)
+
+    def _count(
+        self, field: ListField, wire_type: int, start: int, end: int, counts: Counter[str]
+    ) -> None:
+        """Raises INVALID_REQUEST."""
+        if field.is_repeated:
+            is_packed = field.is_number and wire_type == BYTES
+            counts[field.full_name] += self._packed(field, start, end) if is_packed else 1
+            if counts[field.full_name] > field.max_entries:
+                request_bounds.check_entries(field.full_name, counts[field.full_name])
+        if end - start > field.max_bytes:
+            request_bounds.check_entry_bytes(field.full_name, end - start)
+
+    def _packed(self, field: ListField, start: int, end: int) -> int:
+        if field.fixed_bytes:
+            return (end - start) // field.fixed_bytes
+        return count_varints(self._data, start, end)
+
+    def _check_total(self) -> None:
+        """Raises INVALID_REQUEST. Of short entries this counts what became objects in a slice; no
+        entry is in parts here."""
+        singles = 0
+        for field in self._lists.fields.values():
+            nested = field.nested
+            if not field.is_repeated:
+                if nested is not None and self._made.HasField(field.name):
+                    singles += check_lists(getattr(self._made, field.name), nested)
+                continue
+            entries, before = getattr(self._made, field.name), self._totalled[field.name]
+            self._total += len(entries) - before
+            self._totalled[field.name] = len(entries)
+            if nested is not None:
+                self._total += sum(check_lists(entry, nested) for entry in entries[before:])
+        name = self._made.DESCRIPTOR.full_name
+        request_bounds.check_total_entries(name, self._total + singles)
+
+
+def _is_walked(field: ListField, size_bytes: int) -> bool:
+    """What is no list is walked always: several parts of it may have too many entries together."""
+    if field.nested is None:
+        return False
+    return not field.is_repeated or size_bytes > min(_SHORT_BYTES, field.nested.safe_bytes)

@@ -8,23 +8,23 @@ from tidelog.v1 import broker_pb2, errors_pb2, record_batch_pb2
 
 
 def batch_to_wire(batch: Batch) -> record_batch_pb2.Batch:
-    header = batch.header
-    return record_batch_pb2.Batch(
-        header=record_batch_pb2.BatchHeader(
-            base_offset=header.base_offset,
-            leader_epoch=header.leader_epoch,
-            append_time_ms=header.append_time_ms,
-            broker_crc32c=header.broker_crc32c,
-            crc32c=header.crc32c,
-            codec=header.codec,  # type: ignore[arg-type]  # the enums have equal values
-            record_count=header.record_count,
-            base_timestamp_ms=header.base_timestamp_ms,
-            max_timestamp_ms=header.max_timestamp_ms,
-            producer_id=header.producer_id,
-            producer_epoch=header.producer_epoch,
-            base_sequence=header.base_sequence,
-        ),
-        records=batch.records,
+    return record_batch_pb2.Batch(header=header_to_wire(batch.header), records=batch.records)
+
+
+def header_to_wire(header: BatchHeader) -> record_batch_pb2.BatchHeader:
+    return record_batch_pb2.BatchHeader(
+        base_offset=header.base_offset,
+        leader_epoch=header.leader_epoch,
+        append_time_ms=header.append_time_ms,
+        broker_crc32c=header.broker_crc32c,
+        crc32c=header.crc32c,
+        codec=header.codec,  # type: ignore[arg-type]  # the enums have equal values
+        record_count=header.record_count,
+        base_timestamp_ms=header.base_timestamp_ms,
+        max_timestamp_ms=header.max_timestamp_ms,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
     )
 
 

@@ -121,7 +121,8 @@ Global___LeaderAddress: _TypeAlias = LeaderAddress  # noqa: Y015
 @_typing.final
 class PartitionState(_message.Message):
     """The state that one replica is to take: the partition's key in the store, as the
-    controller or the leader wrote it.
+    controller or the leader wrote it. Each of its lists has at most 1,000 entries, and all of it at
+    most 256 KiB.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

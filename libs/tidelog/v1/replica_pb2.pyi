@@ -24,7 +24,8 @@ DESCRIPTOR: _descriptor.FileDescriptor
 class ReplicaFetchRequest(_message.Message):
     """A follower's long poll: it tells how far each replica is, and is answered as soon as
     min_bytes are there, something went wrong with a partition or a log parts from the
-    leader's, or max_wait_ms are over.
+    leader's, or max_wait_ms are over. Of `digests` an entry has at most 20 MiB, of any other list
+    256 KiB.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -164,15 +165,15 @@ class RangeDigest(_message.Message):
     @_builtins.property
     def batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___BatchSummary]:
         """Set in answer to a response that had the range in `diverged`: the batches as they are on the
-        follower's disk, and the names of the segments that they lie in.
+        follower's disk, and the names of the segments that they lie in; at most 16,384 of each.
         """
 
     @_builtins.property
     def segments(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
     def contents(self) -> _containers.RepeatedCompositeFieldContainer[_record_batch_pb2.Batch]:
-        """Set in answer to that: the batches of the range, all of them, 16 MiB at most. A follower that
-        cannot read them all either sends `batches` alone.
+        """Set in answer to that: the batches of the range, all of them, at most 16,384 with records of
+        16 MiB. A follower that cannot read them all either sends `batches` alone.
         """
 
     def __init__(

@@ -13,11 +13,14 @@ from typing import Any
 import grpc
 import pytest
 
-from bench.pauses.requests import largest, method_name, rpcs_of
+from bench.pauses.requests import empty_entries, largest, method_name, rpcs_of
 from tidelog.errors import ErrorCode, TidelogError
-from tidelog.rpc.message_bounds import check_in_slices
-from tidelog.v1 import admin_pb2, broker_pb2, controller_pb2, replica_control_pb2
+from tidelog.request_bounds import MAX_RANGE_BATCHES
+from tidelog.rpc.message_bounds import check_in_slices, is_internal
+from tidelog.v1 import admin_pb2, broker_pb2, controller_pb2, replica_control_pb2, replica_pb2
+from tidelog_broker.edge.replica_codec import request_from_wire
 from tidelog_broker.edge.replica_control_service import ReplicaControlService
+from tidelog_broker.partition.range_digest import DIGEST_VERSION
 from tidelog_controller.edge.admin import AdminServicer
 from tidelog_controller.edge.controller import ControllerServicer
 from tidelog_controller.state.commands import AdminReply
@@ -138,6 +141,29 @@ async def test_the_largest_request_is_read_in_slices(
 ) -> None:
     request = largest(rpc)
     assert await most_calls(handle(request, Context())) <= MAX_CALLS
+
+
+INTERNAL = [pytest.param(r, h, id=r.name) for r, h in HANDLERS if is_internal(method_name(r))]
+# The check that counts calls takes long: of more, each has the cost of these.
+COUNTED_ENTRIES = 150_000
+
+
+@pytest.mark.parametrize(("rpc", "handle"), INTERNAL)
+async def test_full_lists_that_entries_nest_are_read_in_slices(
+    rpc: Any, handle: Callable[[Any, Any], Coroutine[Any, Any, Any]]
+) -> None:
+    request = empty_entries(rpc, COUNTED_ENTRIES)
+    assert await most_calls(handle(request, Context())) <= MAX_CALLS
+
+
+async def test_a_digest_with_full_lists_is_read_in_slices() -> None:
+    (rpc,) = rpcs_of((replica_pb2,))
+    request = empty_entries(rpc)
+    assert len(request.digests[0].contents) == MAX_RANGE_BATCHES
+    del request.partitions[:]
+    for digest in request.digests:
+        digest.version = DIGEST_VERSION
+    assert await most_calls(request_from_wire(request)) <= MAX_CALLS
 
 
 def test_handlers_of_all_services_that_have_large_requests_are_tried() -> None:

@@ -9,15 +9,18 @@ from typing import Any
 
 import grpc.aio
 import pytest
-from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.request_bounds import (
-    MAX_INTERNAL_ENTRY_BYTES,
     MAX_INTERNAL_REQUEST_BYTES,
+    MAX_RANGE_BATCHES,
+    MAX_RANGE_CONTENT_BYTES,
     MAX_REPLICAS_PER_REQUEST,
+    TOTAL_LIMITS,
     entries_limit,
+    entry_bytes_limit,
 )
 from tidelog.rpc import message_bounds
 from tidelog.rpc.channels import new_server, open_channel
@@ -25,7 +28,13 @@ from tidelog.rpc.message_bounds import Rejected, bounded_deserializer
 from tidelog.rpc.sliced_parsing import FIELDS_PER_SLICE
 from tidelog.rpc.status import from_status
 from tidelog.rpc.wrapped_handlers import request_type
-from tidelog.v1 import controller_pb2, replica_control_pb2, replica_pb2, replica_pb2_grpc
+from tidelog.v1 import (
+    controller_pb2,
+    record_batch_pb2,
+    replica_control_pb2,
+    replica_pb2,
+    replica_pb2_grpc,
+)
 from tidelog.wire_fields import encode_varint
 from unit.loop_turns import Turns
 
@@ -68,10 +77,149 @@ def test_each_list_has_its_limit(method: str, field: FieldDescriptor) -> None:
 
 @pytest.mark.parametrize(("method", "field"), LISTS, ids=[field.full_name for _, field in LISTS])
 def test_each_entry_has_its_bytes(method: str, field: FieldDescriptor) -> None:
-    assert not isinstance(parsed(method, entries_of(field, 1, 100_000)), Rejected)
-    rejected = parsed(method, entries_of(field, 1, MAX_INTERNAL_ENTRY_BYTES))
+    limit = entry_bytes_limit(field.full_name)
+    assert not isinstance(parsed(method, entries_of(field, 1, limit - 10)), Rejected)
+    rejected = parsed(method, entries_of(field, 1, limit))
     assert isinstance(rejected, Rejected)
-    assert f"it has at most {MAX_INTERNAL_ENTRY_BYTES}" in rejected.error.message
+    assert f"it has at most {limit}" in rejected.error.message
+
+
+def nested_lists() -> Iterator[tuple[str, list[FieldDescriptor]]]:
+    """The fields that lead from a request to a list in an entry of a list."""
+    for method, field in LISTS:
+        of_entry = field.message_type
+        assert of_entry is not None
+        for path in paths_of(of_entry):
+            yield method, [field, *path]
+
+
+def paths_of(descriptor: Descriptor) -> Iterator[list[FieldDescriptor]]:
+    for field in descriptor.fields:
+        if field.is_repeated:
+            yield [field]
+        elif field.message_type is not None:
+            for path in paths_of(field.message_type):
+                yield [field, *path]
+
+
+NESTED = list(nested_lists())
+OF_NESTED = pytest.mark.parametrize(
+    ("method", "path"), NESTED, ids=[path[-1].full_name for _, path in NESTED]
+)
+
+
+def wire_field(field: FieldDescriptor, content: bytes) -> bytes:
+    return encode_varint(field.number << 3 | 2) + encode_varint(len(content)) + content
+
+
+def nested_in(path: list[FieldDescriptor], entries: bytes) -> bytes:
+    for field in reversed(path[:-1]):
+        entries = wire_field(field, entries)
+    return entries
+
+
+def wire_entries(field: FieldDescriptor, first: int, count: int) -> bytes:
+    """Packed where they are numbers, and with a key where it is a map."""
+    if field.message_type is None and field.type != FieldDescriptor.TYPE_STRING:
+        return wire_field(field, b"\x96\x01" * count)
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        keys = [b"%d" % number for number in range(first, first + count)]
+        of_key = field.message_type.fields_by_name["key"]
+        return b"".join(wire_field(field, wire_field(of_key, key)) for key in keys)
+    return wire_field(field, b"") * count
+
+
+def padded(data: bytes) -> bytes:
+    """Large enough to be parsed in slices."""
+    return data + encode_varint(1000 << 3 | 2) + encode_varint(100_000) + bytes(100_000)
+
+
+def too_many(request: Any, path: list[FieldDescriptor]) -> None:
+    assert isinstance(request, Rejected)
+    assert request.error.code is ErrorCode.INVALID_REQUEST
+    limit = entries_limit(path[-1].full_name)
+    assert f"a request has at most {limit}" in request.error.message
+    assert path[-1].name in request.error.message
+
+
+def test_there_are_lists_in_lists_of_every_kind() -> None:
+    names = {path[-1].full_name for _, path in NESTED}
+    assert {
+        "tidelog.v1.RangeDigest.contents",
+        "tidelog.v1.RangeDigest.segments",
+        "tidelog.v1.PartitionState.isr",
+        "tidelog.v1.PartitionState.config",
+        "tidelog.v1.MovingReplicas.target",
+    } <= names
+
+
+@OF_NESTED
+def test_each_list_in_an_entry_has_its_limit(method: str, path: list[FieldDescriptor]) -> None:
+    limit = entries_limit(path[-1].full_name)
+    allowed = nested_in(path, wire_entries(path[-1], 0, limit))
+    descriptor = request_type(method)
+    assert descriptor is not None
+    expected = GetMessageClass(descriptor).FromString(allowed)
+    assert parsed(method, allowed) == expected
+    assert parsed(method, padded(allowed)) == GetMessageClass(descriptor).FromString(
+        padded(allowed)
+    )
+    rejected = nested_in(path, wire_entries(path[-1], 0, limit + 1))
+    too_many(parsed(method, rejected), path)
+    too_many(parsed(method, padded(rejected)), path)
+
+
+@OF_NESTED
+def test_a_list_in_parts_has_the_limit_of_all(method: str, path: list[FieldDescriptor]) -> None:
+    """A message that is no list may come in several parts, and numbers unpacked as well."""
+    limit = entries_limit(path[-1].full_name)
+    half = limit // 2 + 1
+    parts = [wire_entries(path[-1], first, half) for first in (0, half)]
+    in_entry = b"".join(nested_in(path[1:], part) for part in parts)
+    rejected = wire_field(path[0], in_entry)
+    too_many(parsed(method, rejected), path)
+    too_many(parsed(method, padded(rejected)), path)
+
+
+def test_numbers_that_are_not_packed_are_counted() -> None:
+    method, path = next((m, p) for m, p in NESTED if p[-1].name == "replicas")
+    number = encode_varint(path[-1].number << 3) + b"\x01"
+    limit = entries_limit(path[-1].full_name)
+    for count in (limit, limit + 1):
+        found = parsed(method, padded(wire_field(path[0], number * count)))
+        assert isinstance(found, Rejected) == (count > limit)
+
+
+def test_entries_that_are_short_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None has more than its list may have, and all together do."""
+    method, path = next((m, p) for m, p in NESTED if p[-1].name == "isr")
+    monkeypatch.setitem(TOTAL_LIMITS, "tidelog.v1.LeaderAndIsrRequest", 20_000)
+    entry = wire_field(path[0], wire_entries(path[-1], 0, 49))
+    assert not isinstance(parsed(method, entry * 400), Rejected)
+    rejected = parsed(method, entry * 401)
+    assert isinstance(rejected, Rejected)
+    assert "in all its lists together; it has at most 20000" in rejected.error.message
+
+
+async def test_an_entry_that_takes_long_is_parsed_in_slices() -> None:
+    limit = MAX_RANGE_BATCHES
+    digest = replica_pb2.RangeDigest(
+        topic_id="t" * 22,
+        batches=[replica_pb2.BatchSummary(base_offset=n, crc32c=n) for n in range(limit)],
+        segments=["one"] * limit,
+        contents=[record_batch_pb2.Batch(records=b"r")] * (limit - 1),
+        version=1,
+    )
+    digest.contents.add(records=bytes(MAX_RANGE_CONTENT_BYTES))
+    other = replica_pb2.RangeDigest(segments=["other"])
+    sent = replica_pb2.ReplicaFetchRequest(digests=[other, digest, other], broker_id=7)
+    method = "/tidelog.v1.ReplicaService/ReplicaFetch"
+    received = bounded_deserializer(method, sent.FromString, sent.DESCRIPTOR)(
+        sent.SerializeToString()
+    )
+    async with Turns() as turns:
+        assert await message_bounds.parsed(method, received) == sent
+        assert turns.taken() >= 3 * limit // FIELDS_PER_SLICE
 
 
 def test_a_request_has_its_bytes() -> None:

@@ -5,7 +5,13 @@ from __future__ import annotations
 
 from tidelog.batch import NO_SEQUENCE
 from tidelog.model import NO_LEADER, EpochEnd
-from tidelog.rpc.wire import batch_from_wire, batch_to_wire, error_from_wire, error_to_wire
+from tidelog.rpc.wire import (
+    batch_from_wire,
+    batch_to_wire,
+    error_from_wire,
+    error_to_wire,
+    header_to_wire,
+)
 from tidelog.v1 import replica_pb2 as pb
 from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
 from tidelog_broker.partition.producer_state import (
@@ -40,8 +46,9 @@ async def request_to_wire(request: ReplicaFetchRequest) -> pb.ReplicaFetchReques
         session_sequence=request.session_sequence,
         synced=request.synced,
         now_ms=request.now_ms,
-        digests=[_digest_to_wire(reported) for reported in request.digests],
     )
+    for reported in request.digests:
+        await _fill_digest(wire.digests.add(), reported)
     await add_in_turns(wire.partitions, _entry_to_wire, request.entries)
     await add_in_turns(wire.forgotten, _forgotten_to_wire, request.forgotten)
     return wire
@@ -104,46 +111,53 @@ async def request_from_wire(wire: pb.ReplicaFetchRequest) -> ReplicaFetchRequest
         synced=wire.synced,
         forgotten=await in_turns(_forgotten_from_wire, wire.forgotten, QUICK_ITEMS_PER_TURN),
         now_ms=wire.now_ms,
-        digests=tuple(
-            _digest_from_wire(reported)
+        digests=await _digests_from_wire(wire),
+    )
+
+
+async def _fill_digest(wire: pb.RangeDigest, reported: ReportedDigest) -> None:
+    """In place: its contents have up to 16 MiB, which are copied with each message around them."""
+    replica, digest, batches, segments, contents = reported
+    wire.topic_id, wire.partition = replica
+    wire.start_offset, wire.end_offset, wire.digest = digest
+    wire.version = DIGEST_VERSION
+    wire.segments.extend(segments)
+    await add_in_turns(wire.batches, _summary_to_wire, batches)
+    await in_turns(
+        lambda batch: wire.contents.add(header=header_to_wire(batch.header), records=batch.records),
+        contents,
+    )
+
+
+def _summary_to_wire(batch: BatchSummary) -> pb.BatchSummary:
+    return pb.BatchSummary(**batch._asdict())
+
+
+async def _digests_from_wire(wire: pb.ReplicaFetchRequest) -> tuple[ReportedDigest, ...]:
+    """All that a request lists in turns: the batches of a range are up to MAX_RANGE_BATCHES."""
+    return tuple(
+        [
+            ReportedDigest(
+                ReplicaKey(reported.topic_id, reported.partition),
+                RangeDigest(reported.start_offset, reported.end_offset, reported.digest),
+                tuple(await in_turns(_summary_from_wire, reported.batches, QUICK_ITEMS_PER_TURN)),
+                tuple(reported.segments),
+                tuple(await in_turns(batch_from_wire, reported.contents)),
+            )
             for reported in wire.digests[:MAX_REPORTED_DIGESTS]
             if reported.version == DIGEST_VERSION
-        ),
+        ]
     )
 
 
-def _digest_to_wire(reported: ReportedDigest) -> pb.RangeDigest:
-    replica, digest, batches, segments, contents = reported
-    return pb.RangeDigest(
-        topic_id=replica.topic_id,
-        partition=replica.partition,
-        start_offset=digest.start,
-        end_offset=digest.end,
-        digest=digest.value,
-        version=DIGEST_VERSION,
-        batches=[pb.BatchSummary(**batch._asdict()) for batch in batches],
-        segments=segments,
-        contents=[batch_to_wire(batch) for batch in contents],
-    )
-
-
-def _digest_from_wire(wire: pb.RangeDigest) -> ReportedDigest:
-    return ReportedDigest(
-        ReplicaKey(wire.topic_id, wire.partition),
-        RangeDigest(wire.start_offset, wire.end_offset, wire.digest),
-        tuple(
-            BatchSummary(
-                batch.base_offset,
-                batch.record_count,
-                batch.leader_epoch,
-                batch.append_time_ms,
-                batch.crc32c,
-                batch.broker_crc32c,
-            )
-            for batch in wire.batches
-        ),
-        tuple(wire.segments),
-        tuple(batch_from_wire(batch) for batch in wire.contents),
+def _summary_from_wire(wire: pb.BatchSummary) -> BatchSummary:
+    return BatchSummary(
+        wire.base_offset,
+        wire.record_count,
+        wire.leader_epoch,
+        wire.append_time_ms,
+        wire.crc32c,
+        wire.broker_crc32c,
     )
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 
 from tidelog.errors import TidelogError
 from tidelog.model import Batch
+from tidelog.request_bounds import MAX_REPORTED_DIGESTS as MAX_REPORTED_DIGESTS
 from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
 from tidelog_broker.partition.range_digest import BatchSummary, RangeDigest
 from tidelog_broker.partition.replica_key import ReplicaKey
@@ -47,10 +48,6 @@ class DivergedRange(NamedTuple):
     start: int
     end: int
     wants_contents: bool = False
-
-
-# Of one request.
-MAX_REPORTED_DIGESTS = 64
 
 
 # As `session_id`: of a request, that it names every partition and opens a session; of a

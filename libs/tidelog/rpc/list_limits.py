@@ -1,0 +1,102 @@
+"""Which lists a message holds, at any depth, and how many entries each may have. Derived from the
+descriptors: a new field is bounded by the defaults of `request_bounds`."""
+
+from __future__ import annotations
+
+import sys
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+from tidelog import request_bounds
+
+_FIXED_BYTES = {
+    FieldDescriptor.TYPE_FIXED32: 4,
+    FieldDescriptor.TYPE_SFIXED32: 4,
+    FieldDescriptor.TYPE_FLOAT: 4,
+    FieldDescriptor.TYPE_FIXED64: 8,
+    FieldDescriptor.TYPE_SFIXED64: 8,
+    FieldDescriptor.TYPE_DOUBLE: 8,
+}
+
+
+class ListField(NamedTuple):
+    """A repeated field or a map, or a message that is neither and holds some. `max_bytes`: of one
+    entry. `fixed_bytes`: of a packed number; 0: it is a varint. `nested`: of each entry; None: it
+    holds no lists."""
+
+    name: str
+    full_name: str
+    is_repeated: bool
+    is_number: bool
+    fixed_bytes: int
+    max_entries: int
+    max_bytes: int
+    nested: MessageLists | None
+
+
+class MessageLists(NamedTuple):
+    """By number. A message of no more than `safe_bytes` has no list with too many entries."""
+
+    fields: dict[int, ListField]
+    safe_bytes: int
+
+
+@lru_cache(maxsize=256)
+def lists_of(descriptor: Descriptor) -> MessageLists:
+    """No request holds itself."""
+    found = {}
+    safe = sys.maxsize
+    for field in descriptor.fields:
+        known = _list_field(field)
+        if known is None:
+            continue
+        found[field.number] = known
+        if known.is_repeated:
+            # An entry has a tag and a length at the least; a packed number has neither.
+            safe = min(safe, known.max_entries * (1 if known.is_number else 2))
+        if known.nested is not None:
+            safe = min(safe, known.nested.safe_bytes)
+    return MessageLists(found, safe)
+
+
+def _list_field(field: FieldDescriptor) -> ListField | None:
+    nested = None
+    of_message = field.message_type
+    if of_message is not None and not of_message.GetOptions().map_entry:
+        nested = lists_of(of_message)
+        if not nested.fields:
+            nested = None
+    if not field.is_repeated and nested is None:
+        return None
+    is_text = field.type in (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES)
+    return ListField(
+        field.name,
+        field.full_name,
+        field.is_repeated,
+        of_message is None and not is_text,
+        _FIXED_BYTES.get(field.type, 0),
+        request_bounds.entries_limit(field.full_name),
+        request_bounds.entry_bytes_limit(field.full_name),
+        nested,
+    )
+
+
+def check_lists(message: Any, lists: MessageLists) -> int:
+    """The entries of all lists of a message. Raises INVALID_REQUEST for one with too many."""
+    total = 0
+    for field in lists.fields.values():
+        if not field.is_repeated:
+            if message.HasField(field.name) and field.nested is not None:
+                total += check_lists(getattr(message, field.name), field.nested)
+            continue
+        entries = getattr(message, field.name)
+        count = len(entries)
+        if count > field.max_entries:
+            request_bounds.check_entries(field.full_name, count)
+        total += count
+        if count and field.nested is not None:
+            for entry in entries:
+                total += check_lists(entry, field.nested)
+    return total
