@@ -12,6 +12,7 @@ import structlog
 from tidelog.batch import is_damaged
 from tidelog.log_format import FRAME_HEADER_BYTES, walk_frames
 from tidelog.model import Batch, BatchHeader
+from tidelog.request_bounds import MAX_RANGE_BATCHES, MAX_RANGE_CONTENT_BYTES
 from tidelog_broker.background import RunBlocking
 from tidelog_broker.log.disk import Disk, DiskFile
 from tidelog_broker.log.errors import LogError
@@ -31,9 +32,7 @@ MAX_QUEUED_READS = 256
 # Of one range: a replica has fewer followers, each of which compares and lists.
 MAX_REQUESTERS = 64
 # A range with more is not compared; digest_range_offsets allows no more.
-MAX_READ_BATCHES = 1 << 14
-# A range with more is not read with its contents.
-MAX_CONTENT_BYTES = 16 << 20
+MAX_READ_BATCHES = MAX_RANGE_BATCHES
 
 _log = structlog.get_logger()
 
@@ -154,7 +153,8 @@ class ReplicaDigests:
     async def _headers(
         self, target: ScrubTarget, end: int, contents: list[Batch] | None
     ) -> list[BatchHeader]:
-        """Of the batches of one segment that begin below the offset; adds them to `contents`."""
+        """Of the batches of one segment that begin below the offset; adds them to `contents`. Empty
+        where their records have more than MAX_RANGE_CONTENT_BYTES together."""
         found: list[BatchHeader] = []
 
         def read() -> None:
@@ -167,7 +167,8 @@ class ReplicaDigests:
                     expected_offset=target.place.offset,
                     verify=contents is not None,
                 )
-                room = MAX_CONTENT_BYTES
+                room = MAX_RANGE_CONTENT_BYTES
+                room -= sum(len(batch.records) for batch in contents or ())
                 for info in frames:
                     if info.fault is not None or info.header is None:
                         # The scrub and readers find damage.
@@ -177,11 +178,11 @@ class ReplicaDigests:
                         return
                     found.append(info.header)
                     if contents is not None:
-                        contents.append(_batch(file, info.header, info.position, info.size))
-                        room -= info.size
+                        room -= info.size - FRAME_HEADER_BYTES
                         if room < 0:
                             found.clear()
                             return
+                        contents.append(_batch(file, info.header, info.position, info.size))
                 # Another record count has no frame behind it that contradicts it.
                 if found and found[-1].next_offset != target.next_offset:
                     found.clear()

@@ -6,16 +6,23 @@ import pytest
 
 from tidelog.errors import RecordsDamagedError
 from tidelog.model import NO_EPOCH, NO_OFFSET, Batch
+from tidelog.rpc.message_bounds import Rejected, bounded_deserializer, parsed
 from tidelog.state_changes.event import Kind
 from tidelog_broker.damage import batch_restores
 from tidelog_broker.damage.batch_restores import BatchRestores
+from tidelog_broker.edge.replica_codec import request_from_wire, request_to_wire
 from tidelog_broker.partition.range_digest import BatchSummary, RangeDigest
-from tidelog_broker.replication.transport import DivergedRange, ReportedDigest
+from tidelog_broker.replication.transport import (
+    DivergedRange,
+    ReplicaFetchRequest,
+    ReportedDigest,
+)
 from tidelog_broker.storage.damaged_batches import OffsetRange
 from unit.broker.broker_parts import DATA, KEY, Replicas, append, fetch_by
 from unit.broker.fake_log import state
 from unit.broker.log.builders import FakeClock
 
+METHOD = "/tidelog.v1.ReplicaService/ReplicaFetch"
 FOUND = OffsetRange(1, 2)
 WANTED = [DivergedRange(KEY, 1, 2, wants_contents=True)]
 LED = state(replicas=(1, 2, 3), isr=(1, 2, 3), min_isr=1)
@@ -32,9 +39,9 @@ class Leader:
         self.restores = BatchRestores(replicas.logs, replicas.manager, self.clock)
         self.agreed = 3
 
-    async def start(self) -> Leader:
+    async def start(self, size: int = 100) -> Leader:
         self.partition = await self.replicas.lead(wanted=LED)
-        append(self.partition, *[bytes(100)] * 3)
+        append(self.partition, *[bytes(size)] * 3)
         self.sound = self.log_batches()
         for follower in (2, 3):
             fetch_by(self.partition, follower)
@@ -42,7 +49,7 @@ class Leader:
         return self
 
     def log_batches(self) -> list[Batch]:
-        return list(self.partition.log.read(0, max_bytes=1 << 20, up_to=3))
+        return list(self.partition.log.read(0, max_bytes=1 << 30, up_to=3))
 
     def seal(self) -> None:
         log = self.replicas.logs.log_of(KEY)
@@ -67,6 +74,20 @@ class Leader:
         summaries = [BatchSummary.of(self.sound[1].header)]
         report = ReportedDigest(KEY, RangeDigest(1, 2, 0), summaries, contents=batches)
         return self.restores.received(follower, report)
+
+    async def sends_over_the_wire(self, follower: int = 2) -> bool:
+        sound = self.sound[1]
+        report = ReportedDigest(
+            KEY, RangeDigest(1, 2, 0), [BatchSummary.of(sound.header)], contents=[sound]
+        )
+        wire = await request_to_wire(ReplicaFetchRequest(2, 1, 1, 0, 0, 0, [], digests=[report]))
+        received = bounded_deserializer(METHOD, wire.FromString, wire.DESCRIPTOR)(
+            wire.SerializeToString()
+        )
+        request = await parsed(METHOD, received)
+        assert not isinstance(request, Rejected), request
+        (came,) = (await request_from_wire(request)).digests
+        return self.restores.received(follower, came)
 
     def reads(self) -> bool:
         """Whether a consumer gets the batch."""
@@ -94,6 +115,14 @@ async def test_a_follower_in_sync_is_asked_for_what_the_leader_cannot_read(leads
     assert leads.replicas.logs.damaged_batches.of(KEY) == []
     assert leads.partition.leading is not None
     assert leads.wanted() == []
+
+
+@pytest.mark.parametrize("size", [300_000, 1 << 20, (16 << 20) - 1_000])
+async def test_a_batch_of_any_size_that_a_topic_allows_is_restored(size: int) -> None:
+    leads = await Leader().start(size)
+    assert leads.wanted() == WANTED
+    assert await leads.sends_over_the_wire()
+    assert leads.log_batches() == leads.sound
 
 
 async def test_that_is_reported_and_the_evidence_is_of_repaired_damage(leads: Leader) -> None:
