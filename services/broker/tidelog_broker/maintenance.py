@@ -261,26 +261,33 @@ class Maintenance:
                 self._stray_events.deleted(tuple(deleted))
 
     async def _delete_old_segments(self, partitions: Iterable[Partition]) -> None:
+        """A log from which something was deleted, which is synced, has a turn to itself."""
         for position, partition in enumerate(partitions):
             if position % PARTITIONS_PER_TURN == 0:
                 await asyncio.sleep(0)
-            log = self._logs.log_of(partition.key)
-            if log is None or log.closed or log.failed is not None:
-                continue
-            try:
-                deleted = self._delete_old(log, partition)
-            except LogError as error:
-                self._manager.replica_failed(partition, error)
-                continue
-            if deleted and partition.leading is not None:
-                partition.log_start_moved()
-            if deleted:
-                _log.info(
-                    "segments_deleted",
-                    partition=str(partition.name),
-                    segments=deleted,
-                    log_start_offset=log.log_start_offset,
-                )
+            while self._delete_some(partition):  # noqa: ASYNC110 - each call does a part
+                await asyncio.sleep(0)
+
+    def _delete_some(self, partition: Partition) -> bool:
+        """Whether there may be more."""
+        log = self._logs.log_of(partition.key)
+        if log is None or log.closed or log.failed is not None:
+            return False
+        try:
+            deleted = self._delete_old(log, partition)
+        except LogError as error:
+            self._manager.replica_failed(partition, error)
+            return False
+        if deleted and partition.leading is not None:
+            partition.log_start_moved()
+        if deleted:
+            _log.info(
+                "segments_deleted",
+                partition=str(partition.name),
+                segments=deleted,
+                log_start_offset=log.log_start_offset,
+            )
+        return deleted > 0
 
     def _delete_old(self, log: Log, partition: Partition) -> int:
         """The leader decides what is too old or too much; its followers delete what it has deleted,

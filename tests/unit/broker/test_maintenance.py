@@ -13,6 +13,7 @@ from tidelog_broker.clock_check import ClockCheck, Reading
 from tidelog_broker.log.disk import Disk
 from tidelog_broker.log.disk_reserve import with_reserve
 from tidelog_broker.log.log import Log
+from tidelog_broker.log.retention import MAX_DELETED_AT_ONCE
 from tidelog_broker.maintenance import ConfirmStrays, Maintenance
 from tidelog_broker.partition import producer_state
 from tidelog_broker.partition.partition import Partition
@@ -38,6 +39,7 @@ from unit.broker.broker_parts import (
 from unit.broker.fake_log import NAME, TOPIC_ID, epoch_of, sent_by, state
 from unit.broker.flaky_store import FlakyStore
 from unit.broker.log.memory_disk import MemoryDisk
+from unit.loop_turns import Turns
 from unit.metadata.virtual_time import virtual_clock
 
 
@@ -201,6 +203,21 @@ async def test_old_segments_are_deleted_up_to_the_high_watermark() -> None:
     async with at_work(broker.maintenance.delete_old(1000)):
         await asyncio.sleep(10)
     assert (partition.log.log_start_offset, partition.log.log_end_offset) == (2, 3)
+
+
+async def test_each_step_of_a_long_deletion_has_a_turn_to_itself() -> None:
+    broker = Broker()
+    (partition,) = await broker.replicas.take(config=OLD)
+    for _ in range(10):
+        await segments_of(broker, partition)
+    segments = broker.log().segment_count
+    steps = -(-segments // MAX_DELETED_AT_ONCE)
+    async with Turns() as turns:
+        await asyncio.sleep(0)
+        turns.taken()
+        await broker.maintenance._delete_old_segments([partition])
+        assert turns.taken() >= steps
+    assert (segments, broker.log().segment_count, steps) == (20, 1, 3)
 
 
 async def test_old_segments_and_deleted_replicas_are_deleted_from_a_full_disk() -> None:

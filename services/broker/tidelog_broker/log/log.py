@@ -33,7 +33,12 @@ from tidelog_broker.log.recovery import (
     load_content,
 )
 from tidelog_broker.log.repairable_log import RepairableLog
-from tidelog_broker.log.retention import expired_segments, is_expired, is_roll_due
+from tidelog_broker.log.retention import (
+    MAX_DELETED_AT_ONCE,
+    expired_segments,
+    is_expired,
+    is_roll_due,
+)
 from tidelog_broker.log.segment import Segment
 from tidelog_broker.log.segment_files import SegmentFiles
 from tidelog_broker.log.segments import Segments
@@ -389,9 +394,9 @@ class Log(RepairableLog):
         write_checked(self._disk, path, LOG_START_KIND, offset, sync=True)
 
     def delete_old_segments(self, now_ms: int | None, up_to: int, append_ms: int = 0) -> int:
-        """Deletes what retention no longer asks for below `up_to`; returns how many segments.
-        Rolls the active one where it is old. `now_ms` None: the clock is in doubt, and nothing is
-        deleted for its age. `append_ms`: what appends are dated by, where that is another time."""
+        """Deletes what retention no longer asks for below `up_to`, as `_delete_oldest`. Rolls the
+        active one where it is old. `now_ms` None: the clock is in doubt, and nothing is deleted for
+        its age. `append_ms`: what appends are dated by, where that is another time."""
         self._check_usable()
         try:
             self._roll_if_old(now_ms, up_to, append_ms or now_ms)
@@ -404,13 +409,12 @@ class Log(RepairableLog):
                 up_to=up_to,
                 last_append_ms=lambda index: sealed[index].last_append_time_ms(),
             )
-            self._delete_oldest(count)
+            return self._delete_oldest(count)
         except OSError as error:
             raise LogStorageError.of(error, self.directory, "delete old segments in") from error
-        return count
 
     def delete_below(self, offset: int) -> int:
-        """Deletes the segments wholly below an offset, the active one too; returns how many."""
+        """Deletes the segments wholly below an offset, the active one too, as `_delete_oldest`."""
         self._check_usable()
         try:
             active = self._segments.active.summary
@@ -419,12 +423,13 @@ class Log(RepairableLog):
                 self._roll()
             sealed = self._segments.sealed
             count = sum(segment.next_offset <= offset for segment in sealed)
-            self._delete_oldest(count)
+            return self._delete_oldest(count)
         except OSError as error:
             raise LogStorageError.of(error, self.directory, "delete old segments in") from error
-        return count
 
-    def _delete_oldest(self, count: int) -> None:
+    def _delete_oldest(self, count: int) -> int:
+        """Returns how many it has deleted: MAX_DELETED_AT_ONCE at most, and the next call more."""
+        count = min(count, MAX_DELETED_AT_ONCE)
         if count:
             self._left = None
             start = self._segments.sealed[count - 1].next_offset
@@ -435,6 +440,7 @@ class Log(RepairableLog):
             self._progress.flushed_offset = max(self.flushed_offset, start)
             self._epochs.truncate_from_start(start)
             self._write_epochs()
+        return count
 
     def _roll_if_old(self, now_ms: int | None, up_to: int, append_ms: int | None) -> None:
         active = self._segments.active

@@ -19,6 +19,8 @@ from tidelog_runtime.topic_config import UNLIMITED
 
 # With a lower retention_bytes a segment is not rolled earlier than this.
 MIN_ROLL_BYTES = 64 << 10
+# In one turn of the event loop: to free a large file takes a file system some milliseconds.
+MAX_DELETED_AT_ONCE = 8
 
 # Append time of the last batch of the segment at that position; it may have to be read.
 LastAppendMs = Callable[[int], int]

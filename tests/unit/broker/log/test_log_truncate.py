@@ -8,6 +8,7 @@ from tidelog.model import NO_EPOCH
 from tidelog_broker.log.config import LogConfig
 from tidelog_broker.log.errors import LogFailedError, OffsetOutOfRangeError
 from tidelog_broker.log.log_start import LOG_START_NAME
+from tidelog_broker.log.retention import MAX_DELETED_AT_ONCE
 from unit.broker.log.builders import (
     DIRECTORY,
     START_MS,
@@ -150,6 +151,14 @@ def test_the_oldest_segments_beyond_the_size_are_deleted(disk: MemoryDisk) -> No
         log.append([batch_at(i)])
     assert log.delete_old_segments(START_MS, up_to=8) == 2
     assert log.size_bytes == 4 * FRAME
+
+
+def test_of_many_segments_some_are_deleted_at_once(disk: MemoryDisk) -> None:
+    log = open_log(disk, config=retained(retention_bytes=0))
+    for i in range(2 * MAX_DELETED_AT_ONCE + 4):
+        log.append([batch_at(i)])
+    deleted = [log.delete_old_segments(START_MS, up_to=log.log_end_offset) for _ in range(3)]
+    assert deleted == [MAX_DELETED_AT_ONCE, 1, 0]
 
 
 def test_nothing_above_the_limit_is_deleted(disk: MemoryDisk) -> None:
