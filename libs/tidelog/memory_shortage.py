@@ -8,3 +8,11 @@ def is_memory_shortage(error: BaseException | None) -> bool:
     if isinstance(error, RuntimeError):
         return "can't start new thread" in str(error)
     return isinstance(error, MemoryError)
+
+
+def described(error: BaseException) -> str:
+    """A shortage of memory, and what to do about it."""
+    return (
+        f"{type(error).__name__}: the process may not use more memory; raise its limit (ulimit -v, "
+        "or that of its container)"
+    )

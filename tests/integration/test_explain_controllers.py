@@ -5,9 +5,13 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import signal
-from collections.abc import AsyncIterator
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -35,6 +39,7 @@ from tidelog_runtime.local.cluster import LocalCluster
 
 TOPIC = "pairs"
 DEAD = 3
+FEW_CONNECTIONS = 24
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -201,3 +206,51 @@ async def test_the_active_controller_advertises_a_name_that_does_not_resolve(wor
         return "controller_unreachable" not in {cause for cause, _ in causes_of(await by_brokers())}
 
     await until(is_gone, "the active controller answers")
+
+
+@contextmanager
+def _without_open_files(pid: int, address: str) -> Iterator[int]:
+    """Yields the limit; at the end it is raised, as `explain` suggests for a process that runs."""
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    limit = len(list(Path(f"/proc/{pid}/fd").iterdir())) + FEW_CONNECTIONS
+    host, _, port = address.rpartition(":")
+    with ExitStack() as connections:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (limit, before[1]))
+        try:
+            for _ in range(FEW_CONNECTIONS):
+                connections.enter_context(socket.create_connection((host, int(port))))
+            yield limit
+        finally:
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.parametrize("role", ["active", "standby"])
+async def test_a_controller_without_open_files_left(world: World, role: str) -> None:
+    cluster = world.cluster
+    active, standby, _ = await _roles(cluster)
+    controller_id = active if role == "active" else standby
+    pid = cluster.controller_process(controller_id).pid
+    assert pid is not None
+    telling = {"active": "it keeps its lease", "standby": "it cannot take over"}
+    with _without_open_files(pid, cluster.controller_address(controller_id)) as limit:
+        found = await until_found(
+            cluster, ("open_files", -1), ("replica_dead", DEAD), saying=(telling[role],)
+        )
+        short = the(found, "open_files")
+        assert f"controller {controller_id} is at its limit of open files" in short.summary
+        assert f"of {limit:,} are open" in short.summary
+        assert f"limit of open files of controller {controller_id}" in short.next_step
+        assert "prlimit --pid PID --nofile=" in short.next_step
+        if role == "active":
+            assert short.severity == "critical"
+            assert "it is active and still works: it keeps its lease" in short.summary
+        else:
+            assert short.severity == "warning"
+            assert f"it cannot take over from controller-{active}" in short.summary
+        blamed = {cause for cause, _ in causes_of(found)}
+        assert not blamed & {"no_controller", "controller_unreachable", "no_standby"}
+        assert "standby_missing" not in blamed
+        assert await faults_of(cluster, world.healthy) == []
+        assert_not_blamed(found, world.healthy)
+    await until_gone(cluster, "open_files")
+    assert await cluster.active_controller() == active

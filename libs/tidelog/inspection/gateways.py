@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tidelog.caller_limits import LimitedClient
+from tidelog.inspection.pressures import ResourcePressure
 
 ANNOUNCE_INTERVAL_MS = 2_000
 # Several announcements in a row may be late: a controller, or the gateway, may be busy.
@@ -20,6 +21,7 @@ GATEWAY_FORGOTTEN_MS = 24 * 3_600_000
 MAX_GATEWAYS = 100
 # Of one announcement: those that were rejected last.
 MAX_LIMITED_CLIENTS = 10
+MAX_PRESSURES = 10
 GATEWAY_STATES = ALIVE, SILENT, STOPPED = "alive", "silent", "stopped"
 
 
@@ -34,6 +36,7 @@ class GatewayAnnouncement:
     version: str
     is_stopping: bool = False
     limited_clients: Sequence[LimitedClient] = ()
+    pressures: Sequence[ResourcePressure] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,7 @@ class AnnouncedGateway:
     last_heard_ms: int
     is_stopped: bool = False
     limited_clients: Sequence[LimitedClient] = ()
+    pressures: Sequence[ResourcePressure] = ()
 
 
 class _HasGateways(Protocol):

@@ -10,6 +10,7 @@ from tidelog.caller_limits import LimitedClient
 from tidelog.errors import TidelogError
 from tidelog.inspection.broker_links import BrokerConnection, LeaseEnds
 from tidelog.inspection.gateways import AnnouncedGateway
+from tidelog.inspection.pressures import BrokerPressure, ControllerPressure
 
 NOT_KNOWN = -1
 # The failure of a replica whose log its leader's data cannot follow.
@@ -79,6 +80,8 @@ class MissingController:
     address: str
     seen_at_ms: int
     stopped_at_ms: int = 0
+    fault: str = ""
+    fault_at_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,16 +207,6 @@ class HeardBroker:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerPressure:
-    broker_id: int
-    resource: str
-    used: int
-    limit: int
-    since_ms: int
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class RejectedRequests:
     topic: str
     reason: str
@@ -305,6 +298,7 @@ class BrokerState:
     clock_doubt: ClockDoubt | None = None
     repaired_damage: Sequence[RepairedDamage] = ()
     missing_controllers: Sequence[MissingController] = ()
+    controller_pressures: Sequence[ControllerPressure] = ()
 
     @property
     def is_starting(self) -> bool:
@@ -427,6 +421,7 @@ class ControllerState:
     gateways: Sequence[AnnouncedGateway] = ()
     lease_ends: Sequence[LeaseEnds] = ()
     connections: Sequence[BrokerConnection] = ()
+    controller_pressures: Sequence[ControllerPressure] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -240,6 +240,7 @@ class AnnounceGatewayRequest(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     IS_STOPPING_FIELD_NUMBER: _builtins.int
     LIMITED_CLIENTS_FIELD_NUMBER: _builtins.int
+    PRESSURES_FIELD_NUMBER: _builtins.int
     address: _builtins.str
     """host:port at which others reach it, at most 256 bytes; a process at the same address takes the
     place of the previous one. On a loopback address it does so on its own host alone.
@@ -259,6 +260,10 @@ class AnnounceGatewayRequest(_message.Message):
         first. A controller keeps 10.
         """
 
+    @_builtins.property
+    def pressures(self) -> _containers.RepeatedCompositeFieldContainer[_inspect_pb2.ResourcePressure]:
+        """Resources of which its process is short. A controller keeps 10."""
+
     def __init__(
         self,
         *,
@@ -269,10 +274,11 @@ class AnnounceGatewayRequest(_message.Message):
         version: _builtins.str = ...,
         is_stopping: _builtins.bool = ...,
         limited_clients: _abc.Iterable[_inspect_pb2.LimitedClient] | None = ...,
+        pressures: _abc.Iterable[_inspect_pb2.ResourcePressure] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "host", b"host", "is_stopping", b"is_stopping", "limited_clients", b"limited_clients", "pid", b"pid", "started_at_ms", b"started_at_ms", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "host", b"host", "is_stopping", b"is_stopping", "limited_clients", b"limited_clients", "pid", b"pid", "pressures", b"pressures", "started_at_ms", b"started_at_ms", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -496,6 +496,7 @@ class BrokerState(_message.Message):
     CLOCK_DOUBT_FIELD_NUMBER: _builtins.int
     REPAIRED_DAMAGE_FIELD_NUMBER: _builtins.int
     MISSING_CONTROLLERS_FIELD_NUMBER: _builtins.int
+    CONTROLLER_PRESSURES_FIELD_NUMBER: _builtins.int
     broker_epoch: _builtins.int
     """Creation revision of its registration; 0: it has none."""
     state: _builtins.str
@@ -595,6 +596,10 @@ class BrokerState(_message.Message):
     def missing_controllers(self) -> _containers.RepeatedCompositeFieldContainer[Global___MissingController]:
         """As ControllerState reports them, for when no controller does."""
 
+    @_builtins.property
+    def controller_pressures(self) -> _containers.RepeatedCompositeFieldContainer[Global___ControllerPressure]:
+        """As ControllerState reports them, for when no controller does."""
+
     def __init__(
         self,
         *,
@@ -628,10 +633,11 @@ class BrokerState(_message.Message):
         clock_doubt: Global___ClockDoubt | None = ...,
         repaired_damage: _abc.Iterable[Global___RepairedDamage] | None = ...,
         missing_controllers: _abc.Iterable[Global___MissingController] | None = ...,
+        controller_pressures: _abc.Iterable[Global___ControllerPressure] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["clock_doubt", b"clock_doubt", "elections", b"elections"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "broker_epoch", b"broker_epoch", "clock_doubt", b"clock_doubt", "clocks", b"clocks", "controller_address", b"controller_address", "controller_epoch", b"controller_epoch", "controllers", b"controllers", "departures", b"departures", "disk_free_bytes", b"disk_free_bytes", "disk_free_inodes", b"disk_free_inodes", "disk_inodes", b"disk_inodes", "elections", b"elections", "has_full_state", b"has_full_state", "heard", b"heard", "leader_count", b"leader_count", "missing_controllers", b"missing_controllers", "move_bytes_per_second", b"move_bytes_per_second", "pressures", b"pressures", "previous_end", b"previous_end", "registered", b"registered", "rejected_requests", b"rejected_requests", "rejected_starts", b"rejected_starts", "repaired_damage", b"repaired_damage", "replica_count", b"replica_count", "replicas", b"replicas", "sampled_keys", b"sampled_keys", "start_done", b"start_done", "start_phase", b"start_phase", "start_total", b"start_total", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "broker_epoch", b"broker_epoch", "clock_doubt", b"clock_doubt", "clocks", b"clocks", "controller_address", b"controller_address", "controller_epoch", b"controller_epoch", "controller_pressures", b"controller_pressures", "controllers", b"controllers", "departures", b"departures", "disk_free_bytes", b"disk_free_bytes", "disk_free_inodes", b"disk_free_inodes", "disk_inodes", b"disk_inodes", "elections", b"elections", "has_full_state", b"has_full_state", "heard", b"heard", "leader_count", b"leader_count", "missing_controllers", b"missing_controllers", "move_bytes_per_second", b"move_bytes_per_second", "pressures", b"pressures", "previous_end", b"previous_end", "registered", b"registered", "rejected_requests", b"rejected_requests", "rejected_starts", b"rejected_starts", "repaired_damage", b"repaired_damage", "replica_count", b"replica_count", "replicas", b"replicas", "sampled_keys", b"sampled_keys", "start_done", b"start_done", "start_phase", b"start_phase", "start_total", b"start_total", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -869,6 +875,75 @@ class BrokerPressure(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___BrokerPressure: _TypeAlias = BrokerPressure  # noqa: Y015
+
+@_typing.final
+class ControllerPressure(_message.Message):
+    """A resource of which a controller's process is short, as BrokerPressure."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONTROLLER_ID_FIELD_NUMBER: _builtins.int
+    RESOURCE_FIELD_NUMBER: _builtins.int
+    USED_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    SINCE_MS_FIELD_NUMBER: _builtins.int
+    DETAIL_FIELD_NUMBER: _builtins.int
+    controller_id: _builtins.int
+    resource: _builtins.str
+    used: _builtins.int
+    limit: _builtins.int
+    since_ms: _builtins.int
+    detail: _builtins.str
+    def __init__(
+        self,
+        *,
+        controller_id: _builtins.int = ...,
+        resource: _builtins.str = ...,
+        used: _builtins.int = ...,
+        limit: _builtins.int = ...,
+        since_ms: _builtins.int = ...,
+        detail: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["controller_id", b"controller_id", "detail", b"detail", "limit", b"limit", "resource", b"resource", "since_ms", b"since_ms", "used", b"used"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ControllerPressure: _TypeAlias = ControllerPressure  # noqa: Y015
+
+@_typing.final
+class ResourcePressure(_message.Message):
+    """A resource of which the process is short that sends this, as BrokerPressure."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESOURCE_FIELD_NUMBER: _builtins.int
+    USED_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    SINCE_MS_FIELD_NUMBER: _builtins.int
+    DETAIL_FIELD_NUMBER: _builtins.int
+    resource: _builtins.str
+    used: _builtins.int
+    limit: _builtins.int
+    since_ms: _builtins.int
+    detail: _builtins.str
+    def __init__(
+        self,
+        *,
+        resource: _builtins.str = ...,
+        used: _builtins.int = ...,
+        limit: _builtins.int = ...,
+        since_ms: _builtins.int = ...,
+        detail: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["detail", b"detail", "limit", b"limit", "resource", b"resource", "since_ms", b"since_ms", "used", b"used"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResourcePressure: _TypeAlias = ResourcePressure  # noqa: Y015
 
 @_typing.final
 class RecentElections(_message.Message):
@@ -1591,6 +1666,7 @@ class ControllerState(_message.Message):
     GATEWAYS_FIELD_NUMBER: _builtins.int
     LEASE_ENDS_FIELD_NUMBER: _builtins.int
     CONNECTIONS_FIELD_NUMBER: _builtins.int
+    CONTROLLER_PRESSURES_FIELD_NUMBER: _builtins.int
     active: _builtins.bool
     controller_epoch: _builtins.int
     active_address: _builtins.str
@@ -1653,6 +1729,10 @@ class ControllerState(_message.Message):
     def connections(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokerConnection]:
         """One for each registered broker, ordered by id."""
 
+    @_builtins.property
+    def controller_pressures(self) -> _containers.RepeatedCompositeFieldContainer[Global___ControllerPressure]:
+        """Of all controllers, ordered by id; its own as it finds them now. Also reported by a standby."""
+
     def __init__(
         self,
         *,
@@ -1675,10 +1755,11 @@ class ControllerState(_message.Message):
         gateways: _abc.Iterable[Global___AnnouncedGateway] | None = ...,
         lease_ends: _abc.Iterable[Global___LeaseEnds] | None = ...,
         connections: _abc.Iterable[Global___BrokerConnection] | None = ...,
+        controller_pressures: _abc.Iterable[Global___ControllerPressure] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active", b"active", "active_address", b"active_address", "backlogs", b"backlogs", "connections", b"connections", "controller_epoch", b"controller_epoch", "controllers", b"controllers", "deletions", b"deletions", "departures", b"departures", "gateways", b"gateways", "in_maintenance", b"in_maintenance", "lease_ends", b"lease_ends", "missing_controllers", b"missing_controllers", "operations", b"operations", "partition_count", b"partition_count", "partitions", b"partitions", "pressures", b"pressures", "registered", b"registered", "rejected_starts", b"rejected_starts", "revision", b"revision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active", b"active", "active_address", b"active_address", "backlogs", b"backlogs", "connections", b"connections", "controller_epoch", b"controller_epoch", "controller_pressures", b"controller_pressures", "controllers", b"controllers", "deletions", b"deletions", "departures", b"departures", "gateways", b"gateways", "in_maintenance", b"in_maintenance", "lease_ends", b"lease_ends", "missing_controllers", b"missing_controllers", "operations", b"operations", "partition_count", b"partition_count", "partitions", b"partitions", "pressures", b"pressures", "registered", b"registered", "rejected_starts", b"rejected_starts", "revision", b"revision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1698,6 +1779,7 @@ class AnnouncedGateway(_message.Message):
     LAST_HEARD_MS_FIELD_NUMBER: _builtins.int
     IS_STOPPED_FIELD_NUMBER: _builtins.int
     LIMITED_CLIENTS_FIELD_NUMBER: _builtins.int
+    PRESSURES_FIELD_NUMBER: _builtins.int
     address: _builtins.str
     """host:port at which others reach it."""
     host: _builtins.str
@@ -1716,6 +1798,10 @@ class AnnouncedGateway(_message.Message):
         the last one first.
         """
 
+    @_builtins.property
+    def pressures(self) -> _containers.RepeatedCompositeFieldContainer[Global___ResourcePressure]:
+        """Of which it was short when it was heard last; at most 10."""
+
     def __init__(
         self,
         *,
@@ -1727,10 +1813,11 @@ class AnnouncedGateway(_message.Message):
         last_heard_ms: _builtins.int = ...,
         is_stopped: _builtins.bool = ...,
         limited_clients: _abc.Iterable[Global___LimitedClient] | None = ...,
+        pressures: _abc.Iterable[Global___ResourcePressure] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "host", b"host", "is_stopped", b"is_stopped", "last_heard_ms", b"last_heard_ms", "limited_clients", b"limited_clients", "pid", b"pid", "started_at_ms", b"started_at_ms", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "host", b"host", "is_stopped", b"is_stopped", "last_heard_ms", b"last_heard_ms", "limited_clients", b"limited_clients", "pid", b"pid", "pressures", b"pressures", "started_at_ms", b"started_at_ms", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1746,12 +1833,17 @@ class MissingController(_message.Message):
     ADDRESS_FIELD_NUMBER: _builtins.int
     SEEN_AT_MS_FIELD_NUMBER: _builtins.int
     STOPPED_AT_MS_FIELD_NUMBER: _builtins.int
+    FAULT_FIELD_NUMBER: _builtins.int
+    FAULT_AT_MS_FIELD_NUMBER: _builtins.int
     controller_id: _builtins.int
     address: _builtins.str
     seen_at_ms: _builtins.int
     """Its last sign of life, within an hour; wall clock, milliseconds since 1970."""
     stopped_at_ms: _builtins.int
     """When its last process was stopped in order; 0: it has ended otherwise."""
+    fault: _builtins.str
+    """With which fault its last process ended, by its own word, and when; empty: it reported none."""
+    fault_at_ms: _builtins.int
     def __init__(
         self,
         *,
@@ -1759,10 +1851,12 @@ class MissingController(_message.Message):
         address: _builtins.str = ...,
         seen_at_ms: _builtins.int = ...,
         stopped_at_ms: _builtins.int = ...,
+        fault: _builtins.str = ...,
+        fault_at_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "controller_id", b"controller_id", "seen_at_ms", b"seen_at_ms", "stopped_at_ms", b"stopped_at_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "controller_id", b"controller_id", "fault", b"fault", "fault_at_ms", b"fault_at_ms", "seen_at_ms", b"seen_at_ms", "stopped_at_ms", b"stopped_at_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -21,6 +21,7 @@ class Keys:
         # It begins like `controller`, so that who watches that one sees these too.
         self.controller_processes = self.root + "controllers/ids/"
         self.known_controllers = self.root + "controllers/known/"
+        self.controller_pressures = self.root + "controllers/pressures/"
         self.cluster = self.root + "cluster"
         self.brokers = self.root + "brokers/ids/"
         self.departures = self.root + "brokers/departures/"
@@ -55,6 +56,9 @@ class Keys:
 
     def known_controller(self, controller_id: int) -> str:
         return f"{self.known_controllers}{controller_id}"
+
+    def controller_pressure(self, controller_id: int) -> str:
+        return f"{self.controller_pressures}{controller_id}"
 
     def broker(self, broker_id: int) -> str:
         return f"{self.brokers}{broker_id}"

@@ -24,11 +24,13 @@ MISSED_FOR_MS = 7 * 86_400_000
 class KnownController:
     """Value of `controllers/known/<id>`. `seen_at_ms`: wall clock of its last sign of life, within
     SEEN_INTERVAL_SECONDS. `stopped_at_ms`: when its last process was stopped in order; 0: it
-    runs, or has crashed."""
+    runs, or has crashed. `fault`: with which its last process ended, by its own word, and when."""
 
     address: str
     seen_at_ms: int
     stopped_at_ms: int = 0
+    fault: str = ""
+    fault_at_ms: int = 0
 
     def is_missed(self, now_ms: int) -> bool:
         return now_ms - max(self.seen_at_ms, self.stopped_at_ms) <= MISSED_FOR_MS
@@ -69,7 +71,14 @@ class PastControllers:
     def missing(self, registered: Container[int], now_ms: int) -> tuple[MissingController, ...]:
         """Those that are not registered, ordered by id."""
         return tuple(
-            MissingController(controller_id, past.address, past.seen_at_ms, past.stopped_at_ms)
+            MissingController(
+                controller_id,
+                past.address,
+                past.seen_at_ms,
+                past.stopped_at_ms,
+                past.fault,
+                past.fault_at_ms,
+            )
             for controller_id, past in sorted(self._past.items())
             if controller_id not in registered and past.is_missed(now_ms)
         )

@@ -1,4 +1,5 @@
-"""Keeps what a broker is short of in the metadata store, for as long as it lasts."""
+"""Measures what a process is short of, and keeps what a broker or a controller is short of in the
+metadata store, for as long as it lasts."""
 
 from __future__ import annotations
 
@@ -48,31 +49,21 @@ class HasRegistered:
         return self._has
 
 
-class PressureReports:
-    """`look`: what the process uses; may block for some milliseconds. `may_write`: whether the
-    store is known to be that of this broker's cluster. `standstill`: measures while it reports."""
+class PressureMeter:
+    """`look`: what the process uses; may block for some milliseconds. `standstill`: measures while
+    this one does. `current`: what the process is short of."""
 
     def __init__(
         self,
-        store: MetadataStore,
-        key: str,
         clock: Clock,
         look: Callable[[], Usage],
-        may_write: Callable[[], bool],
         max_connections: int = 0,
         standstill: StandstillMeter | None = None,
     ) -> None:
         self.standstill = standstill
-        self._may_write = may_write
-        self._store = store
-        self._key = key
         self._clock = clock
         self._look = look
         self._judge = PressureJudge(max_connections)
-        # None: what a former process has left there is not known.
-        self._written: tuple[Pressure, ...] | None = None
-        self._due_ms = 0
-        self._lease: Lease | None = None
         self.current: tuple[Pressure, ...] = ()
 
     async def run(self) -> None:
@@ -97,6 +88,33 @@ class PressureReports:
                 )
         for resource in before - {pressure.resource for pressure in self.current}:
             _log.info("resource_sufficient", resource=resource)
+
+
+class PressureReports(PressureMeter):
+    """`may_write`: whether the store is known to be that of this process's cluster."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        key: str,
+        clock: Clock,
+        look: Callable[[], Usage],
+        may_write: Callable[[], bool],
+        max_connections: int = 0,
+        standstill: StandstillMeter | None = None,
+    ) -> None:
+        super().__init__(clock, look, max_connections, standstill)
+        self._may_write = may_write
+        self._store = store
+        self._key = key
+        # None: what a former process has left there is not known.
+        self._written: tuple[Pressure, ...] | None = None
+        self._due_ms = 0
+        self._lease: Lease | None = None
+
+    async def step(self) -> None:
+        await super().step()
+        clock = self._clock
         is_due = bool(self.current) and clock.monotonic_ms() >= self._due_ms
         if self._may_write() and (is_due or _differs(self._written, self.current)):
             try:
@@ -132,7 +150,7 @@ def _differs(written: Sequence[Pressure] | None, current: Sequence[Pressure]) ->
 
 
 @asynccontextmanager
-async def reporting_pressure(reports: PressureReports) -> AsyncIterator[None]:
+async def reporting_pressure(reports: PressureMeter) -> AsyncIterator[None]:
     if reports.standstill is not None:
         reports.standstill.start()
     task = asyncio.create_task(_running(reports), name="pressure-reports")
@@ -145,8 +163,8 @@ async def reporting_pressure(reports: PressureReports) -> AsyncIterator[None]:
             await asyncio.to_thread(reports.standstill.stop)
 
 
-async def _running(reports: PressureReports) -> None:
-    """A broker serves on without these reports."""
+async def _running(reports: PressureMeter) -> None:
+    """A service serves on without these reports."""
     try:
         await reports.run()
     except Exception as error:

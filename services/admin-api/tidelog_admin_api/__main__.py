@@ -31,8 +31,11 @@ from tidelog_admin_api.dependencies import Dependencies, Gateway
 from tidelog_admin_api.explaining import ClusterExplainer
 from tidelog_admin_api.http_connection import HttpConnection
 from tidelog_admin_api.record_clients import RecordClients
-from tidelog_runtime.clock import SystemClock
+from tidelog_runtime.clock import Clock, SystemClock
 from tidelog_runtime.config import load
+from tidelog_runtime.pressure.reporting import PressureMeter, reporting_pressure
+from tidelog_runtime.pressure.standstill import StandstillMeter
+from tidelog_runtime.pressure.usage import look_at_process
 from tidelog_runtime.started_threads import started_executor
 from tidelog_runtime.telemetry.logging import configure_logging
 from tidelog_runtime.telemetry.metrics.gateway_catalogue import GATEWAY_METRICS
@@ -100,6 +103,7 @@ async def _serve(config: AdminApiConfig) -> int:
             log.info("admin_api_started", address=address, url=f"http://{address}/")
             announcement = own_announcement(config.advertised_address or address, clock.wall_ms())
             gateway: Gateway = app.state.gateway
+            meter = pressure_meter(config, listening.getsockname()[1], clock)
             announcer = Announcer(
                 announcement,
                 config.controllers,
@@ -107,9 +111,10 @@ async def _serve(config: AdminApiConfig) -> int:
                 controllers,
                 clock,
                 gateway.usage.limited_clients,
+                lambda: meter.current,
             )
             gc.set_threshold(*GC_THRESHOLDS)
-            async with announcer.running():
+            async with reporting_pressure(meter), announcer.running():
                 await _run(app, listening)
         except MetricsUnavailableError as error:
             log.error("cannot_listen", listen=config.metrics_listen, problem=str(error))
@@ -121,6 +126,16 @@ async def _serve(config: AdminApiConfig) -> int:
             await controllers.close()
     log.info("admin_api_stopped")
     return 0
+
+
+def pressure_meter(config: AdminApiConfig, port: int, clock: Clock) -> PressureMeter:
+    standstill = StandstillMeter()
+    return PressureMeter(
+        clock,
+        lambda: look_at_process((port,), standstill),
+        config.max_connections_per_client,
+        standstill,
+    )
 
 
 def _listen(address: str) -> socket.socket:

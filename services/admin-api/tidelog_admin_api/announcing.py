@@ -18,11 +18,14 @@ from tidelog.errors import TidelogError
 from tidelog.inspection.gateways import (
     ANNOUNCE_INTERVAL_MS,
     MAX_LIMITED_CLIENTS,
+    MAX_PRESSURES,
     GatewayAnnouncement,
 )
+from tidelog.inspection.pressures import ResourcePressure
 from tidelog.rpc.status import UnreachableError
 from tidelog.version import installed_version
 from tidelog_runtime.clock import Clock
+from tidelog_runtime.pressure.records import Pressure
 
 ANNOUNCE_TIMEOUT_MS = 1_500
 FAREWELL_TIMEOUT_MS = 1_000
@@ -73,10 +76,13 @@ class Announcer:
         controllers: Controllers,
         clock: Clock,
         limited_clients: Callable[[], Sequence[LimitedClient]] = tuple,
+        pressures: Callable[[], Sequence[Pressure]] = tuple,
     ) -> None:
-        """`limited_clients`: those that are at a limit now, the one rejected last first."""
+        """`limited_clients`: those that are at a limit now, the one rejected last first.
+        `pressures`: what this process is short of now."""
         self._announcement = announcement
         self._limited_clients = limited_clients
+        self._pressures = pressures
         self._configured = tuple(addresses)
         self._addresses = self._configured[:MAX_CONTROLLERS]
         self._describe_cluster = describe_cluster
@@ -104,7 +110,8 @@ class Announcer:
     async def _keep_announcing(self) -> None:
         while True:
             limited = tuple(self._limited_clients()[:MAX_LIMITED_CLIENTS])
-            announcement = replace(self._announcement, limited_clients=limited)
+            short = tuple(ResourcePressure(*each) for each in self._pressures()[:MAX_PRESSURES])
+            announcement = replace(self._announcement, limited_clients=limited, pressures=short)
             await self._announce(announcement, ANNOUNCE_TIMEOUT_MS)
             await asyncio.sleep(ANNOUNCE_INTERVAL_MS / 1000)
 

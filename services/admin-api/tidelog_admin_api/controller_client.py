@@ -41,6 +41,10 @@ class GrpcControllers:
                 to_wire(client, inspect_pb2.LimitedClient)
                 for client in announcement.limited_clients
             ],
+            pressures=[
+                to_wire(pressure, inspect_pb2.ResourcePressure)
+                for pressure in announcement.pressures
+            ],
         )
         try:
             answer = await stub.AnnounceGateway(request, timeout=timeout_ms / 1000)

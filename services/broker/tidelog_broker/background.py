@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import random
-import signal
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import structlog
 
-from tidelog.memory_shortage import is_memory_shortage
+from tidelog.memory_shortage import described, is_memory_shortage
+from tidelog_runtime.memory_reserve import MemoryReserve
 from tidelog_runtime.metadata.store import StoreRolledBackError
 
 _log = structlog.get_logger()
 
 # Runs a blocking function off the loop; the simulator runs it in place.
 RunBlocking = Callable[[Callable[[], None]], Awaitable[None]]
-
-
-# Kept free for the end of a process that has no memory left: to hand over its leaders, to say why
-# it ends, and to close its logs.
-RESERVED_BYTES = 8 << 20
 
 
 class Faults:
@@ -33,15 +28,12 @@ class Faults:
     def __init__(self) -> None:
         self.found = asyncio.Event()
         self.reason = ""
-        self._reserve: bytes | None = None
-        self._end_within_s = 0.0
+        self._reserve: MemoryReserve | None = None
 
     def prepare_end(self, within_s: float) -> None:
-        """Of this process. Reserves RESERVED_BYTES, which the first fault frees, and has the kernel
-        end the process if it has not ended so long after that fault: starting a thread without
-        memory may never return."""
-        self._reserve = bytes(RESERVED_BYTES)
-        self._end_within_s = within_s
+        """Of this process: reserves memory, which the first fault frees. The process ends within
+        so long after that fault, in whatever way."""
+        self._reserve = MemoryReserve(within_s)
 
     def on_end(self, task: asyncio.Task[None]) -> None:
         """A task's done callback."""
@@ -52,10 +44,8 @@ class Faults:
         if isinstance(error, StoreRolledBackError):
             _log.critical("task_failed", task=task.get_name(), exc_info=error)
             return
-        self._reserve = None
-        if self._end_within_s and not self.reason:
-            # Needs neither memory nor the event loop.
-            signal.setitimer(signal.ITIMER_REAL, self._end_within_s)
+        if self._reserve is not None:
+            self._reserve.release()
         self.reason = self.reason or f"task {task.get_name()} failed: {_what_failed(error)}"
         # Where memory or files ran out says nothing of why; any other traceback does.
         is_shortage = is_memory_shortage(error) or isinstance(error, OSError)
@@ -70,11 +60,7 @@ class Faults:
 
 def _what_failed(error: BaseException) -> str:
     if is_memory_shortage(error):
-        return (
-            f"{type(error).__name__}: the process may not use more memory; raise its limit "
-            "(ulimit -v, or that of its container), or give it fewer partitions and smaller "
-            "requests"
-        )
+        return f"{described(error)}, or give it fewer partitions and smaller requests"
     return f"{type(error).__name__}: {error}"
 
 

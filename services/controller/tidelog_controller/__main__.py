@@ -21,6 +21,7 @@ import uvloop
 
 from tidelog.caller_limits import Callers
 from tidelog.client.explaining import Explainer
+from tidelog.memory_shortage import described, is_memory_shortage
 from tidelog.rpc.admission import new_callers
 from tidelog.rpc.channels import new_server
 from tidelog.v1 import admin_pb2, controller_pb2, inspect_pb2
@@ -46,12 +47,16 @@ from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.config import load
 from tidelog_runtime.external_addresses import ExternalAddresses
 from tidelog_runtime.garbage_collection import collecting_garbage
+from tidelog_runtime.memory_reserve import MemoryReserve
 from tidelog_runtime.metadata.etcd import EtcdStore
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.measured_store import MeasuredStore
 from tidelog_runtime.metadata.schema import ControllerEntry
 from tidelog_runtime.metadata.store import StoreError
 from tidelog_runtime.pressure.idle_connections import closing_idle_connections
+from tidelog_runtime.pressure.reporting import PressureReports, reporting_pressure
+from tidelog_runtime.pressure.standstill import StandstillMeter
+from tidelog_runtime.pressure.usage import look_at_process
 from tidelog_runtime.started_threads import started_executor
 from tidelog_runtime.telemetry.explained import Explained
 from tidelog_runtime.telemetry.external_inspect import ExternalInspectServicer
@@ -71,6 +76,8 @@ EXIT_FAULT = 1
 # How long requests that are being answered may take after SIGTERM.
 SERVER_GRACE_SECONDS = 1.0
 BLOCKING_THREADS = 8
+# A process without memory left ends within so long, in whatever way.
+END_AFTER_FAULT_SECONDS = 10.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -80,7 +87,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         log_level=config.log_level,
         log_format=config.log_format,
     )
-    return uvloop.run(_serve(config))
+    try:
+        return uvloop.run(_serve(config))
+    except Exception as error:
+        if not is_memory_shortage(error):
+            raise
+        # At its start, or where the loop's end cannot start a thread; see also `_run_until`.
+        structlog.get_logger().critical("crashed", why=described(error))
+        return EXIT_FAULT
 
 
 async def _serve(config: ControllerConfig) -> int:
@@ -119,6 +133,7 @@ async def _serve(config: ControllerConfig) -> int:
         async with (
             collecting_garbage(),
             publishing(parts.state_changes, find_brokers, config),
+            reporting_pressure(pressure_reports(config, parts, ports)),
             closing_idle_connections(callers, ports, SystemClock()),
         ):
             return await _run_until(stopping, parts.service, log)
@@ -197,6 +212,25 @@ def new_controller(config: ControllerConfig, address: str, callers: Callers) -> 
     return Parts(service, admin, explained, store, state_changes, metrics)
 
 
+def pressure_reports(
+    config: ControllerConfig, parts: Parts, ports: Sequence[int]
+) -> PressureReports:
+    """`ports`: those that it listens on."""
+    standstill, service = StandstillMeter(), parts.service
+    reports = PressureReports(
+        parts.store,
+        Keys(config.cluster).controller_pressure(config.controller_id),
+        SystemClock(),
+        lambda: look_at_process(ports, standstill),
+        lambda: service.may_write,
+        config.max_connections_per_client,
+        standstill,
+    )
+    service.own_pressures = lambda: reports.current
+    service.on_memory_shortage = MemoryReserve(END_AFTER_FAULT_SECONDS).release
+    return reports
+
+
 async def add_services(server: grpc.aio.Server, parts: Parts) -> None:
     """What everybody asks: administrators, brokers and controllers."""
     add_AdminServiceServicer_to_server(AdminServicer(parts.admin), server)
@@ -259,6 +293,10 @@ async def _run_until(
     outcome, _ = await asyncio.gather(running, asked, return_exceptions=True)
     if isinstance(outcome, StoreError):
         log.error("controller_refuses", problem=str(outcome))
+        return EXIT_FAULT
+    if isinstance(outcome, Exception) and is_memory_shortage(outcome):
+        # Its traceback says nothing of why.
+        log.critical("crashed", why=described(outcome))
         return EXIT_FAULT
     if isinstance(outcome, BaseException) and not isinstance(outcome, asyncio.CancelledError):
         raise outcome

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.active_controller import active_controller
 from tidelog.inspection.explain.causes import Root
+from tidelog.inspection.explain.known_controllers import controller_pressures
 from tidelog.inspection.explain.led_keys import keys_of_leaders
 from tidelog.inspection.explain.links import Links
 from tidelog.inspection.explain.lost_store import is_lost_for_all
@@ -19,11 +20,11 @@ from tidelog.inspection.explain.observed import (
     Observed,
     SilentService,
 )
+from tidelog.inspection.explain.resources import silencing
 from tidelog.inspection.explain.words import name_of_key
 from tidelog.inspection.model import (
     NOT_KNOWN,
     BrokerBacklog,
-    BrokerPressure,
     ControllerState,
     Departure,
     FollowerProgress,
@@ -36,6 +37,7 @@ from tidelog.inspection.model import (
     ReplicaState,
     ServiceState,
 )
+from tidelog.inspection.pressures import BrokerPressure
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog.state_changes.event import Cause
 
@@ -109,6 +111,7 @@ class ClusterView:
         self.departures = self._departures()
         self.rejected_starts = self._rejected_starts()
         self.pressures = self._pressures()
+        self.controller_pressures = controller_pressures(observed.tellers)
         self.backlogs = self._backlogs()
         self.deleting = self._deleting()
         self._lives: dict[int, Life] = {}
@@ -281,9 +284,16 @@ class ClusterView:
         if self.nobody_has_read and not self.silent_controllers():
             return False
         return self.active is None and not any(
-            service.address in named and service.listening in _MAY_REIGN
+            service.address in named
+            and (service.listening in _MAY_REIGN or self.silenced_by(service))
             for service in self.observed.silent
         )
+
+    def silenced_by(self, service: SilentService) -> str:
+        """The resource for whose lack a controller that runs gives no answer; empty: none."""
+        if service.role != CONTROLLER or service.listening is Listening.REFUSES:
+            return ""
+        return silencing(self.controller_pressures.get(service.id, {}))
 
     def last_fetch_ms(self, broker_id: int) -> int | None:
         """How long ago a leader had a fetch of it, where that proves that it lives."""

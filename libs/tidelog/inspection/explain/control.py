@@ -7,7 +7,13 @@ import enum
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from tidelog.inspection.explain import backlogs, causes, cut_offs
+from tidelog.inspection.explain import (
+    backlogs,
+    causes,
+    cut_offs,
+    service_pressures,
+    standbys,
+)
 from tidelog.inspection.explain.causes import Root
 from tidelog.inspection.explain.cluster_view import ClusterView, Life
 from tidelog.inspection.explain.observed import BROKER, Listening, SilentService, name_of
@@ -34,6 +40,8 @@ def no_controller(view: ClusterView) -> Iterator[Finding]:
         return
     named = view.named_active()
     silent = {service.address: service for service in view.observed.silent}
+    if any(view.silenced_by(silent[address]) for address in named if address in silent):
+        return  # What it is short of has a finding, which says so.
     evidence = [_standby(state) for state in view.controllers]
     evidence += [
         f"the one at {address} is active by the store; it {silent[address].listening.value} and "
@@ -50,7 +58,12 @@ def no_controller(view: ClusterView) -> Iterator[Finding]:
     if not named and tellers:
         told_by = ", ".join(tellers[:MAX_NAMED])
         evidence.append(f"no controller is registered as active, by the word of {told_by}")
-    because: tuple[str, ...] = ()
+    evidence += standbys.faults_of_missing(view)
+    because = tuple(
+        root
+        for service in view.silent_controllers()
+        if (root := service_pressures.root_of(view, service))
+    )
     if view.everybody_lost_store():
         because = (str(view.lost_store_root),)
     cause, severity, summary, next_step = _without_controller(
@@ -62,6 +75,8 @@ def no_controller(view: ClusterView) -> Iterator[Finding]:
         summary,
         tuple(evidence),
         "The controllers stand for election by themselves once the metadata store takes changes."
+        if view.everybody_lost_store()
+        else f"See {listed(because)}. {next_step}"
         if because
         else next_step,
         because=because,

@@ -20,6 +20,7 @@ from tidelog.inspection.explain import (
     rejections,
     repairs,
     roots,
+    service_pressures,
     standbys,
     store,
     store_members,
@@ -130,6 +131,8 @@ def _whole_cluster(view: ClusterView, following: roots.Following) -> Iterator[Fi
         yield from cut_offs.controller_cut_off(view)
         yield from standbys.no_standby(view)
         yield from gateways.silent(view)
+        yield from service_pressures.of_controllers(view)
+        yield from service_pressures.of_gateways(view)
     if not view.observed.states:
         yield from control.nobody_tells(view)
 

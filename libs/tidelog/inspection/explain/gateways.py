@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidelog.inspection.explain import causes
+from tidelog.inspection.explain import causes, pressures
 from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.observed import Listening, SilentGateway, name_of
 from tidelog.inspection.explain.words import clock_time, listed, span
@@ -73,14 +73,16 @@ def _finding(view: ClusterView, each: SilentGateway, alive: list[AnnouncedGatewa
         answering = listed(f"{g.address} on {g.host}" for g in alive)
         evidence.append(f"announced lately: {answering}; clients of these are not affected")
     since = clock_time(view.now_ms() - gateway.last_heard_ms)
-    return Finding(
-        causes.GATEWAY_SILENT,
-        causes.WARNING,
-        f"the gateway at {gateway.address} on {gateway.host} {state}; silent since {since} "
-        f"({span(gateway.last_heard_ms)}); {effect}",
-        tuple(evidence),
-        _next_step(each),
-    )
+    short = [p for p in gateway.pressures if p.resource in pressures.CAUSES]
+    who = f"the gateway at {gateway.address} on {gateway.host}"
+    evidence += [pressures.reported(who, pressure, view.now_ms()) for pressure in short]
+    summary = f"{who} {state}; silent since {since} ({span(gateway.last_heard_ms)}); {effect}"
+    steps = [_next_step(each)]
+    if short:
+        said = [pressures.shortage(pressures.CAUSES[p.resource], "it", p) for p in short]
+        summary += f"; when it was heard last: {listed(said)}"
+        steps = [pressures.next_step_of(pressures.CAUSES[p.resource], who) for p in short] + steps
+    return Finding(causes.GATEWAY_SILENT, causes.WARNING, summary, tuple(evidence), " ".join(steps))
 
 
 def _next_step(each: SilentGateway) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tidelog.caller_limits import GATEWAY_TOTAL_LIMITS, LimitedClient
-from tidelog.inspection.explain import causes, pressures
+from tidelog.inspection.explain import causes, pressures, resources
 from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.observed import BROKER, name_of
 from tidelog.inspection.explain.rejections import OVER_AFTER_MS
@@ -65,6 +65,7 @@ def limited(view: ClusterView, scope: Scope) -> Iterator[Finding]:
 
 
 def _of_services(view: ClusterView) -> Iterator[_Rejecting]:
+    """Without the clients whose many connections are a finding about the service."""
     for state in sorted(view.observed.tellers, key=name_of):
         broker = state.id if state.role == BROKER else -1
         for client in state.limited_clients:
@@ -77,8 +78,10 @@ def _of_gateways(view: ClusterView) -> Iterator[_Rejecting]:
     for gateway in known_gateways(view.observed.states):
         if state_of(gateway) == ALIVE:
             name = f"the gateway at {gateway.address} on {gateway.host}"
+            many = next((p for p in gateway.pressures if p.resource == resources.CONNECTIONS), None)
             for client in gateway.limited_clients:
-                yield _Rejecting(name, -1, client)
+                if client.limit != CONNECTIONS or not pressures.is_of_client(many, client.address):
+                    yield _Rejecting(name, -1, client)
 
 
 def of_many_connections(view: ClusterView, broker_id: int) -> list[str]:
@@ -93,9 +96,12 @@ def of_many_connections(view: ClusterView, broker_id: int) -> list[str]:
 
 
 def _has_finding(view: ClusterView, state: ServiceState, client: LimitedClient) -> bool:
-    """Whether its many connections are a finding about the broker."""
-    if client.limit != CONNECTIONS or state.role != BROKER:
+    """Whether its many connections are a finding about the service."""
+    if client.limit != CONNECTIONS:
         return False
+    if state.role != BROKER:
+        many = view.controller_pressures.get(state.id, {}).get(resources.CONNECTIONS)
+        return pressures.is_of_client(many, client.address)
     return pressures.connects_most(view, state.id, client.address)
 
 

@@ -5,55 +5,70 @@ from __future__ import annotations
 from collections.abc import Iterator
 from ipaddress import ip_address
 
-from tidelog.inspection.explain import causes
+from tidelog.inspection.explain import causes, resources
 from tidelog.inspection.explain.causes import Reason, Root
 from tidelog.inspection.explain.cluster_view import ClusterView, Life
+from tidelog.inspection.explain.resources import CONNECTIONS, CPU, DISK, FILES, MEMORY
 from tidelog.inspection.explain.words import since, span
-from tidelog.inspection.model import BrokerPressure
+from tidelog.inspection.pressures import BrokerPressure, Pressing
 
-FILES, MEMORY, CPU, CONNECTIONS = "open_files", "memory", "cpu", "connections"
-DISK = "disk"
-_CAUSES = {
+CAUSES = {
     FILES: causes.OPEN_FILES,
     MEMORY: causes.MEMORY_SHORT,
     CPU: causes.CPU_STARVED,
     CONNECTIONS: causes.MANY_CONNECTIONS,
     DISK: causes.DISK_SLOW,
 }
-_RESOURCES = {cause: resource for resource, cause in _CAUSES.items()}
-# With so few files left neither a connection nor a segment gets one reliably.
-FEW_FILES_LEFT = 16
-FEW_FILES_LEFT_PERCENT = 3
+_RESOURCES = {cause: resource for resource, cause in CAUSES.items()}
 
-NEXT_STEP = {
-    causes.DISK_SLOW: "Look at what else uses the disk of broker {broker} (iostat -x, iotop), at "
+_STEPS = {
+    causes.DISK_SLOW: "Look at what else uses the disk of {who} (iostat -x, iotop), at "
     "limits of its volume (operations or bytes a second), and at the kernel's log of its machine. "
     "End what slows it, or give the broker another disk. It keeps up again by itself.",
-    causes.OPEN_FILES: "Raise the limit of open files of broker {broker} and restart it "
+    causes.OPEN_FILES: "Raise the limit of open files of {who} and restart it "
     "(LimitNOFILE= of a systemd unit, ulimit -n, --ulimit nofile= of a container; 65536 is "
     "usual), or for the running process: prlimit --pid PID --nofile=65536. Where connections use "
     "them up, look at the client that is named.",
-    causes.MEMORY_SHORT: "Raise the memory limit of broker {broker} (ulimit -v, or that of its "
+    causes.MEMORY_SHORT: "Raise the memory limit of {who} (ulimit -v, or that of its "
     "container), or give it fewer partitions and smaller requests: at the limit its process ends.",
     causes.MANY_CONNECTIONS: "Look at the client at that address: a process needs one connection "
     "to each broker. Let it share one client, or close those that it does not use; where it "
-    "stands for many machines, raise max_connections_per_client of broker {broker}.",
-    causes.CPU_STARVED: "Give broker {broker} more CPU (cpu.max of its control group, its nice "
+    "stands for many machines, raise max_connections_per_client of {who}.",
+    causes.CPU_STARVED: "Give {who} more CPU (cpu.max of its control group, its nice "
     "value), or end what else runs on its machine, or what stops its process again and again "
     "(cpulimit, kill -STOP, a frozen control group, a machine that is suspended).",
 }
+# Of services that are no brokers.
+_OTHER_STEPS = {
+    **_STEPS,
+    causes.MEMORY_SHORT: "Raise the memory limit of {who} (ulimit -v, or that of its container): "
+    "at the limit its process ends.",
+    causes.MANY_CONNECTIONS: "Look at the client at that address. Let it share connections, or "
+    "close those that it does not use; where it stands for many machines, raise "
+    "max_connections_per_client of {who}.",
+}
+NEXT_STEP = {cause: step.replace("{who}", "broker {broker}") for cause, step in _STEPS.items()}
+
+
+def next_step_of(cause: str, who: str) -> str:
+    """`who`: a service that is no broker."""
+    return _OTHER_STEPS[cause].format(who=who)
 
 
 def roots(view: ClusterView) -> Iterator[Root]:
     """Of brokers that are there. A process that is gone uses nothing."""
     for broker_id, resource in sorted(view.pressures):
-        if resource in _CAUSES and view.life(broker_id) is not Life.DEAD:
-            yield Root(_CAUSES[resource], broker_id)
+        if resource in CAUSES and view.life(broker_id) is not Life.DEAD:
+            yield Root(CAUSES[resource], broker_id)
 
 
 def connects_most(view: ClusterView, broker_id: int, address: str) -> bool:
     """Whether this is the client whose many connections the broker reports."""
-    pressure = view.pressure(broker_id, CONNECTIONS)
+    return is_of_client(view.pressure(broker_id, CONNECTIONS), address)
+
+
+def is_of_client(pressure: Pressing | None, address: str) -> bool:
+    """Whether this is the client whose many connections are reported."""
     return pressure is not None and _same_host(pressure.detail.removeprefix("from "), address)
 
 
@@ -69,11 +84,7 @@ def _same_host(one: str, other: str) -> bool:
 
 
 def has_no_files_left(view: ClusterView, broker_id: int) -> bool:
-    pressure = view.pressure(broker_id, FILES)
-    if pressure is None:
-        return False
-    left = pressure.limit - pressure.used
-    return left <= max(FEW_FILES_LEFT, pressure.limit * FEW_FILES_LEFT_PERCENT // 100)
+    return resources.has_no_files_left(view.pressure(broker_id, FILES))
 
 
 def why_silent(view: ClusterView, broker_id: int) -> Reason | None:
@@ -107,18 +118,21 @@ def why_unconnected(view: ClusterView, broker_id: int) -> Reason | None:
 def summary(view: ClusterView, root: Root) -> str:
     pressure = view.pressure(root.broker, _RESOURCES[root.cause])
     assert pressure is not None, "roots of this kind are found by it"
-    who = f"broker {root.broker}"
-    if root.cause == causes.OPEN_FILES:
-        how = "is at" if has_no_files_left(view, root.broker) else "is near"
+    return shortage(root.cause, f"broker {root.broker}", pressure)
+
+
+def shortage(cause: str, who: str, pressure: Pressing) -> str:
+    if cause == causes.OPEN_FILES:
+        how = "is at" if resources.has_no_files_left(pressure) else "is near"
         uses = f"{pressure.used:,} of {pressure.limit:,} are open"
         return f"{who} {how} its limit of open files: {uses}{_detail(pressure)}"
-    if root.cause == causes.MANY_CONNECTIONS:
+    if cause == causes.MANY_CONNECTIONS:
         allowed = f"max_connections_per_client is {pressure.limit:,}"
         detail = f"{pressure.detail}; {allowed}" if pressure.detail else allowed
         return f"{who} holds {pressure.used:,} connections of one client ({detail})"
-    if root.cause == causes.DISK_SLOW:
+    if cause == causes.DISK_SLOW:
         return f"the disk of {who} is slow: a sync takes {span(pressure.used)}"
-    if root.cause == causes.MEMORY_SHORT:
+    if cause == causes.MEMORY_SHORT:
         percent = pressure.used * 100 // max(1, pressure.limit)
         return (
             f"{who} is near its memory limit: it uses {percent} % of {pressure.limit:,} bytes"
@@ -138,9 +152,13 @@ def evidence(view: ClusterView, root: Root) -> str:
             f"broker-{root.broker} reports: syncs of its disk have taken {span(pressure.limit)} or "
             f"longer {since(pressure.since_ms, view.now_ms())}, of late {span(pressure.used)}"
         )
+    return reported(f"broker-{root.broker}", pressure, view.now_ms())
+
+
+def reported(service: str, pressure: Pressing, now_ms: int) -> str:
     return (
-        f"broker-{root.broker} reports: {pressure.resource} {pressure.used:,} of "
-        f"{pressure.limit:,} {since(pressure.since_ms, view.now_ms())}{_detail(pressure)}"
+        f"{service} reports: {pressure.resource} {pressure.used:,} of {pressure.limit:,} "
+        f"{since(pressure.since_ms, now_ms)}{_detail(pressure)}"
     )
 
 
@@ -153,5 +171,5 @@ def is_pressure(root: Root) -> bool:
     return root.cause in _RESOURCES
 
 
-def _detail(pressure: BrokerPressure) -> str:
+def _detail(pressure: Pressing) -> str:
     return f" ({pressure.detail})" if pressure.detail else ""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidelog.inspection.explain import causes
+from tidelog.inspection.explain import causes, service_pressures
 from tidelog.inspection.explain.cluster_view import ClusterView
+from tidelog.inspection.explain.known_controllers import missing_controllers
 from tidelog.inspection.explain.observed import Listening, SilentService
 from tidelog.inspection.explain.words import ago, listed
 from tidelog.inspection.model import Finding, MissingController
@@ -20,11 +21,13 @@ def no_standby(view: ClusterView) -> Iterator[Finding]:
     if view.active is None or view.reign is None:
         return
     silent = {s.id: s for s in view.silent_controllers() if s.id != view.active.id}
+    # What these are short of has a finding, which says that they cannot take over.
+    short = {b for b, s in silent.items() if view.silenced_by(s)}
     past = {m.controller_id: m for m in view.reign.missing_controllers}
     answering = {state.id for state in view.controllers}
     standbys = answering - {view.active.id}
-    standbys |= {b for b, s in silent.items() if s.listening in _MAY_TAKE_OVER}
-    away = sorted({*silent, *past} - answering - standbys)
+    standbys |= {b for b, s in silent.items() if s.listening in _MAY_TAKE_OVER} - short
+    away = sorted({*silent, *past} - answering - standbys - short)
     if not away:
         return
     evidence = tuple(_why_away(view, b, silent.get(b), past.get(b)) for b in away)
@@ -38,7 +41,7 @@ def no_standby(view: ClusterView) -> Iterator[Finding]:
             f"{names} {are} not there; {listed(f'controller {b}' for b in sorted(standbys))} can "
             f"take over from {who}",
             evidence,
-            _next_step(away[0], silent.get(away[0])),
+            _next_step(view, away[0], silent.get(away[0])),
         )
         return
     yield Finding(
@@ -46,8 +49,24 @@ def no_standby(view: ClusterView) -> Iterator[Finding]:
         causes.WARNING,
         f"{who} is active, and no standby controller can take over: {names} {are} not there",
         evidence,
-        _next_step(away[0], silent.get(away[0])),
+        _next_step(view, away[0], silent.get(away[0])),
     )
+
+
+def faults_of_missing(view: ClusterView) -> list[str]:
+    """Lines of evidence: with which faults controllers have ended that are not there, and that they
+    were at their memory limit, by whoever tells."""
+    missing = missing_controllers(view.observed.tellers)
+    lines = {m.controller_id: _fault(view, m) for m in missing}
+    return [f"controller-{b}: {line}" for b, line in lines.items() if line]
+
+
+def _fault(view: ClusterView, past: MissingController) -> str:
+    memory = service_pressures.memory_at_death(view, past.controller_id)
+    if past.stopped_at_ms or not past.fault:
+        return "" if past.stopped_at_ms else memory
+    said = f"by its own word, {ago(past.fault_at_ms, view.now_ms())}, {past.fault}"
+    return f"{said}; {memory}" if memory else said
 
 
 def _why_away(
@@ -66,11 +85,20 @@ def _why_away(
     if past is not None and silent is not None and silent.listening is Listening.ACCEPTS:
         return f"{said}; its registration has ended"
     if past is not None:
-        return f"{said}; its last process has ended without being stopped in order"
+        fault = _fault(view, past)
+        how = "its last process has ended without being stopped in order"
+        return f"{said}; {how}; {fault}" if fault else f"{said}; {how}"
     return said
 
 
-def _next_step(controller_id: int, silent: SilentService | None) -> str:
+def _next_step(view: ClusterView, controller_id: int, silent: SilentService | None) -> str:
+    missing = {m.controller_id: m for m in missing_controllers(view.observed.tellers)}
+    past = missing.get(controller_id)
+    if past is not None and _fault(view, past):
+        return (
+            f"Raise the memory limit of controller {controller_id} (ulimit -v, or its "
+            f"container's). Start controller {controller_id} again."
+        )
     if silent is not None and silent.listening is Listening.ACCEPTS:
         return (
             f"Look at the process of controller {controller_id}: is it stopped (kill -CONT PID "

@@ -11,7 +11,6 @@ from tidelog.errors import TidelogError, unknown_partition, unknown_topic
 from tidelog.inspection.model import (
     NOT_KNOWN,
     STARTED,
-    BrokerPressure,
     BrokerState,
     ClockDoubt,
     HeardClock,
@@ -23,6 +22,7 @@ from tidelog.inspection.model import (
     StateRequest,
     StoreHealth,
 )
+from tidelog.inspection.pressures import BrokerPressure
 from tidelog.model import NO_EPOCH, TopicPartition
 from tidelog.version import installed_version
 from tidelog_broker.background import RunBlocking
@@ -157,6 +157,7 @@ class BrokerInspection:
                 start_total=self._start.total if starts else 0,
                 rejected_starts=cache.directories.described_rejections(),
                 pressures=self._pressures(),
+                controller_pressures=cache.controller_pressures.described(),
                 rejected_requests=(
                     *self.rejections.recent(self._clock.monotonic_ms()),
                     *self._knowledge.outrun_consumers(),

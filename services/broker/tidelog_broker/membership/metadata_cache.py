@@ -42,6 +42,7 @@ from tidelog_runtime.metadata.schema import (
     TopicEntry,
 )
 from tidelog_runtime.metadata.store import Changed, KeyValue, Snapshot
+from tidelog_runtime.pressure.controllers import ControllerPressures
 from tidelog_runtime.registered_brokers import KnownDirectories
 
 _log = structlog.get_logger()
@@ -87,6 +88,7 @@ class MetadataCache:
         self.controller_epoch = 0
         self.controllers: dict[int, ControllerProcess] = {}  # active or not
         self.past_controllers = PastControllers(self._keys.known_controllers)
+        self.controller_pressures = ControllerPressures(self._keys.controller_pressures)
         self.brokers: dict[int, LiveBroker] = {}
         self.departures: dict[int, Departure] = {}  # of those that are back, too
         self.directories = KnownDirectories()
@@ -116,6 +118,7 @@ class MetadataCache:
         for change in changes:
             self.revision = max(self.revision, change.revision)
             self.past_controllers.take(change.key, change.value)
+            self.controller_pressures.take(change.key, change.value)
             try:
                 key = self._keys.parse(change.key)
                 if key is not None:

@@ -8,7 +8,8 @@ import grpc.aio
 
 from tidelog.caller_limits import LimitedClient
 from tidelog.errors import TidelogError
-from tidelog.inspection.gateways import MAX_LIMITED_CLIENTS, GatewayAnnouncement
+from tidelog.inspection.gateways import MAX_LIMITED_CLIENTS, MAX_PRESSURES, GatewayAnnouncement
+from tidelog.inspection.pressures import ResourcePressure
 from tidelog.model import TopicPartition
 from tidelog.rpc.inspect_codec import from_wire
 from tidelog.rpc.wire import error_to_wire
@@ -72,6 +73,10 @@ class ControllerServicer(ControllerServiceServicer):
                 tuple(
                     from_wire(client, LimitedClient)
                     for client in request.limited_clients[:MAX_LIMITED_CLIENTS]
+                ),
+                tuple(
+                    from_wire(pressure, ResourcePressure)
+                    for pressure in request.pressures[:MAX_PRESSURES]
                 ),
             )
         )

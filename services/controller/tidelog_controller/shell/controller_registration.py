@@ -53,6 +53,8 @@ class ControllerRegistration:
         self._process = process
         self._lease_ttl_seconds = lease_ttl_seconds
         self._log = log
+        # With which the process ends; empty: in order.
+        self.fault = ""
 
     async def run(self) -> None:
         """Until it is cancelled, and then ends it at once."""
@@ -68,7 +70,7 @@ class ControllerRegistration:
             try:
                 await self._stay_known(lease)
             except asyncio.CancelledError:
-                await self._note_stop()
+                await self._note_end()
                 raise
             finally:
                 await self._end(lease)
@@ -83,8 +85,15 @@ class ControllerRegistration:
             except TimeoutError:
                 await self._note(self._seen())
 
-    def _seen(self, stopped_at_ms: int = 0) -> Put:
-        known = KnownController(self._process.address, self._clock.wall_ms(), stopped_at_ms)
+    def _seen(self, *, ends: bool = False) -> Put:
+        now_ms, fault = self._clock.wall_ms(), self.fault if ends else ""
+        known = KnownController(
+            self._process.address,
+            now_ms,
+            stopped_at_ms=now_ms if ends and not fault else 0,
+            fault=fault,
+            fault_at_ms=now_ms if fault else 0,
+        )
         return Put(self._known_key, encode_known_controller(known))
 
     async def _note(self, put: Put) -> None:
@@ -92,10 +101,10 @@ class ControllerRegistration:
         with suppress(StoreError):
             await self._store.transact(Transaction([], [put]))
 
-    async def _note_stop(self) -> None:
+    async def _note_end(self) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(REVOKE_TIMEOUT_SECONDS):
-                await self._note(self._seen(stopped_at_ms=self._clock.wall_ms()))
+                await self._note(self._seen(ends=True))
 
     async def _register(self) -> Lease:
         lease = await self._store.grant_lease(self._lease_ttl_seconds)

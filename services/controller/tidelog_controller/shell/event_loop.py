@@ -18,6 +18,7 @@ from tidelog.inspection.model import (
     PartitionKeyState,
     StateRequest,
 )
+from tidelog.memory_shortage import is_memory_shortage
 from tidelog.state_changes.event import NO_PARTITION, StateChange
 from tidelog_controller.core.controller import Controller
 from tidelog_controller.core.description import not_found, partitions_in_slices
@@ -406,7 +407,7 @@ class EventLoop:
                 errors.append(error)
             except Exception as error:
                 # Whoever asks again would end one reign after the other.
-                self._log.exception("plan_failed")
+                self._log.error("plan_failed", exc_info=not is_memory_shortage(error))
                 errors.append(_unplannable(error))
 
         await self._environment.run_blocking(work)

@@ -11,6 +11,7 @@ from tidelog.inspection.gateways import (
     GATEWAY_SILENT_MS,
     MAX_GATEWAYS,
     MAX_LIMITED_CLIENTS,
+    MAX_PRESSURES,
     AnnouncedGateway,
     GatewayAnnouncement,
     is_loopback,
@@ -70,6 +71,7 @@ class GatewayRoster:
                     replace(client, last_ms=client.last_ms + now_ms - heard.last_ms)
                     for client in heard.announcement.limited_clients
                 ),
+                heard.announcement.pressures,
             )
             for _, heard in sorted(self._heard.items())
         )
@@ -118,5 +120,15 @@ def _problem(announced: GatewayAnnouncement) -> TidelogError | None:
             ErrorCode.INVALID_REQUEST,
             f"the gateway names more than {MAX_LIMITED_CLIENTS} limited clients, or one by more "
             f"than {MAX_NAME_BYTES} bytes",
+        )
+    if len(announced.pressures) > MAX_PRESSURES or any(
+        len(text.encode()) > MAX_NAME_BYTES
+        for pressure in announced.pressures
+        for text in (pressure.resource, pressure.detail)
+    ):
+        return TidelogError(
+            ErrorCode.INVALID_REQUEST,
+            f"the gateway names more than {MAX_PRESSURES} resources that it is short of, or one by "
+            f"more than {MAX_NAME_BYTES} bytes",
         )
     return None

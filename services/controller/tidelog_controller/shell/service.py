@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Callable, Sequence
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.gateways import AnnouncedGateway, GatewayAnnouncement
@@ -12,6 +13,7 @@ from tidelog.inspection.model import (
     ServiceState,
     StateRequest,
 )
+from tidelog.memory_shortage import described, is_memory_shortage
 from tidelog.model import NO_EPOCH
 from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog.version import installed_version
@@ -33,6 +35,7 @@ from tidelog_runtime.metadata.store import (
     StoreRolledBackError,
     StoreUnavailableError,
 )
+from tidelog_runtime.pressure.records import Pressure
 from tidelog_runtime.telemetry.recent_elections import LeaseEndCounts
 
 STORE_RETRY_SECONDS = 0.5
@@ -66,9 +69,17 @@ class ControllerService:
             environment.clock,
             environment.log,
         )
+        # What its process is short of, and what frees memory for the end of a process without any.
+        self.own_pressures: Callable[[], Sequence[Pressure]] = tuple
+        self.on_memory_shortage: Callable[[], None] = lambda: None
         # Set once the store is known to hold a cluster that this version may write to.
         self._may_write = asyncio.Event()
         self._reign: EventLoop | None = None
+
+    @property
+    def may_write(self) -> bool:
+        """Whether the store is known to be that of this controller's cluster."""
+        return self._may_write.is_set()
 
     @property
     def is_active(self) -> bool:
@@ -82,11 +93,17 @@ class ControllerService:
     async def run(self) -> None:
         """Goes on until cancelled, and then gives the lease up, so that another takes
         over at once. Raises `StoreRolledBackError` and `UnknownFormatError`: a person
-        has to look before anything is written."""
+        has to look before anything is written. Raises what `is_memory_shortage` knows, too, once
+        that is recorded in the store."""
         probing = asyncio.create_task(self._environment.store.probe())
         registering = asyncio.create_task(self._keep_registered())
         try:
             await self._stand_and_rule()
+        except Exception as error:
+            if is_memory_shortage(error):
+                self.on_memory_shortage()
+                self._registration.fault = f"it ended for lack of memory: {described(error)}"
+            raise
         finally:
             probing.cancel()
             registering.cancel()
@@ -94,10 +111,17 @@ class ControllerService:
 
     async def _keep_registered(self) -> None:
         await self._may_write.wait()
-        try:
-            await self._registration.run()
-        except Exception:
-            self._log.exception("controller_fault", remedy="start it again: it is not listed")
+        while True:
+            try:
+                await self._registration.run()
+                return
+            except Exception as error:
+                if not is_memory_shortage(error):
+                    remedy = "start it again: it is not listed"
+                    self._log.exception("controller_fault", remedy=remedy)
+                    return
+                # Another shortage ends the process; until then it is to be listed.
+                await asyncio.sleep(FAULT_PAUSE_SECONDS)
 
     async def _stand_and_rule(self) -> None:
         environment = self._environment
@@ -110,7 +134,9 @@ class ControllerService:
                 await asyncio.sleep(STORE_RETRY_SECONDS)
             except (StoreRolledBackError, UnknownFormatError):
                 raise
-            except Exception:
+            except Exception as error:
+                if is_memory_shortage(error):
+                    raise
                 self._log.exception("controller_fault", remedy="standing for election again")
                 await asyncio.sleep(FAULT_PAUSE_SECONDS)
 
@@ -169,6 +195,9 @@ class ControllerService:
             missing_controllers=self._roster.missing(self._environment.clock.wall_ms()),
             gateways=self.described_gateways(),
             lease_ends=self._lease_ends.recent,
+            controller_pressures=self._roster.pressures.described(
+                self._entry.controller_id, self.own_pressures()
+            ),
         )
 
     async def _rule(self, leadership: Leadership) -> None:
@@ -192,6 +221,9 @@ class ControllerService:
             failure = _cause(group)
             if isinstance(failure, StoreError):
                 reason, cause = str(failure), Cause.STORE_UNREACHABLE
+            elif is_memory_shortage(failure):
+                self.on_memory_shortage()
+                reason = "its process may not use more memory"
             raise failure from group
         finally:
             self._state_changes.tell(
@@ -218,7 +250,9 @@ class ControllerService:
 
 
 def _cause(group: ExceptionGroup[Exception]) -> Exception:
-    """What ended a reign's tasks: a store that has fallen back outweighs all else."""
+    """What ended a reign's tasks: a store that has fallen back outweighs all else, and a shortage
+    of memory the faults that follow from it."""
     rolled_back = group.subgroup(StoreRolledBackError)
-    first: Exception = (rolled_back or group).exceptions[0]
+    shortage = group.subgroup(lambda error: is_memory_shortage(error))
+    first: Exception = (rolled_back or shortage or group).exceptions[0]
     return _cause(first) if isinstance(first, ExceptionGroup) else first

@@ -14,7 +14,6 @@ from tidelog.inspection.explain.observed import SilentGateway
 from tidelog.inspection.gateways import AnnouncedGateway
 from tidelog.inspection.model import (
     BrokerBacklog,
-    BrokerPressure,
     BrokerState,
     ControllerState,
     Departure,
@@ -35,6 +34,7 @@ from tidelog.inspection.model import (
     StoreHealth,
     WaitingDeletion,
 )
+from tidelog.inspection.pressures import BrokerPressure
 from tidelog.model import TopicPartition
 
 NOW_MS = 1_700_000_000_000

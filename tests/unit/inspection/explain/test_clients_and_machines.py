@@ -9,7 +9,8 @@ import pytest
 
 from tidelog.caller_limits import GATEWAY_TOTAL_LIMITS, LimitedClient
 from tidelog.inspection.gateways import AnnouncedGateway
-from tidelog.inspection.model import BrokerPressure, RejectedRequests
+from tidelog.inspection.model import RejectedRequests
+from tidelog.inspection.pressures import BrokerPressure
 from unit.inspection.explain.described import NOW_MS, DescribedCluster, causes_of, found, said
 
 

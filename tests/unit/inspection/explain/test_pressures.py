@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tidelog.inspection.explain import Listening
-from tidelog.inspection.model import BrokerPressure, RejectedStart
+from tidelog.inspection.model import RejectedStart
+from tidelog.inspection.pressures import BrokerPressure
 from unit.inspection.explain.described import NOW_MS, DescribedCluster, causes_of, found, said
 
 

@@ -1,0 +1,35 @@
+"""What is known of controllers that may not answer, as all who answer tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidelog.inspection.model import MissingController, ServiceState
+from tidelog.inspection.pressures import ControllerPressure
+
+
+def controller_pressures(
+    tellers: Iterable[ServiceState],
+) -> dict[int, dict[str, ControllerPressure]]:
+    """By controller id and resource. A controller's own word counts before what others have read
+    in the store, and that of those who see its changes before that of the rest."""
+    found: dict[int, dict[str, ControllerPressure]] = {}
+    own: dict[int, dict[str, ControllerPressure]] = {}
+    for state in sorted(tellers, key=lambda s: s.store.unreachable_ms >= 0):
+        told = state.controller or state.broker
+        for pressure in told.controller_pressures if told is not None else ():
+            found.setdefault(pressure.controller_id, {}).setdefault(pressure.resource, pressure)
+        if state.controller is not None:
+            reported = state.controller.controller_pressures
+            own[state.id] = {p.resource: p for p in reported if p.controller_id == state.id}
+    return {**found, **own}
+
+
+def missing_controllers(tellers: Iterable[ServiceState]) -> list[MissingController]:
+    """Ordered by id."""
+    found: dict[int, MissingController] = {}
+    for state in tellers:
+        told = state.controller or state.broker
+        for missing in told.missing_controllers if told is not None else ():
+            found.setdefault(missing.controller_id, missing)
+    return [missing for _, missing in sorted(found.items())]

@@ -1,0 +1,102 @@
+"""Controllers and gateways that are short of open files, memory or CPU, as they report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidelog.inspection.explain import causes, pressures
+from tidelog.inspection.explain.cluster_view import ClusterView
+from tidelog.inspection.explain.observed import Listening, SilentService
+from tidelog.inspection.explain.resources import FILES, MEMORY, has_no_files_left
+from tidelog.inspection.gateways import ALIVE, AnnouncedGateway, known_gateways, state_of
+from tidelog.inspection.model import Finding
+from tidelog.inspection.pressures import ControllerPressure, ResourcePressure
+
+_ACTIVE_WITHOUT_FILES = (
+    "it is active and still works: it keeps its lease and its open connections, and elects leaders "
+    "over these; what needs a new connection to it or from it fails (topics, operations, brokers "
+    "that start)"
+)
+_ACTIVE_SILENT = "it is active, and cannot be asked in time"
+
+
+def of_controllers(view: ClusterView) -> Iterator[Finding]:
+    """Of those that are there. A process that is gone uses nothing."""
+    silent = {service.id: service for service in view.silent_controllers()}
+    running = {state.id for state in view.controllers}
+    running |= {b for b, s in silent.items() if s.listening is not Listening.REFUSES}
+    for controller_id in sorted(running & view.controller_pressures.keys()):
+        for resource, pressure in sorted(view.controller_pressures[controller_id].items()):
+            if resource in pressures.CAUSES:
+                yield _of_controller(view, pressure, silent.get(controller_id))
+
+
+def _of_controller(
+    view: ClusterView, pressure: ControllerPressure, silent: SilentService | None
+) -> Finding:
+    cause, who = pressures.CAUSES[pressure.resource], f"controller {pressure.controller_id}"
+    summary, severity = pressures.shortage(cause, who, pressure), causes.WARNING
+    evidence = [pressures.reported(f"controller-{pressure.controller_id}", pressure, view.now_ms())]
+    if silent is not None:
+        evidence.append(f"{silent} {silent.listening.value}; asked, it {silent.problem}")
+    if silent is not None and view.silenced_by(silent) == pressure.resource:
+        if silent.address not in view.named_active():
+            summary += f"; {_standby_without(view, silent)}"
+        elif pressure.resource == FILES:
+            summary, severity = f"{summary}; {_ACTIVE_WITHOUT_FILES}", causes.CRITICAL
+        else:
+            summary += f"; {_ACTIVE_SILENT}"
+    step = pressures.next_step_of(cause, who)
+    return Finding(cause, severity, summary, tuple(evidence), step)
+
+
+def _standby_without(view: ClusterView, silent: SilentService) -> str:
+    if view.active is None:
+        return "it may not be able to take over"
+    others = {state.id for state in view.controllers} - {view.active.id, silent.id}
+    also = "" if others else ", and no other controller can"
+    return f"it cannot take over from controller-{view.active.id}{also}"
+
+
+def root_of(view: ClusterView, service: SilentService) -> str:
+    """What a silent controller is short of, as `because` names it; empty: nothing."""
+    resource = view.silenced_by(service)
+    return f"{pressures.CAUSES[resource]} of controller {service.id}" if resource else ""
+
+
+def memory_at_death(view: ClusterView, controller_id: int) -> str:
+    """How much of its memory limit a controller that is gone used, by its last report; empty: it
+    was not near it."""
+    memory = view.controller_pressures.get(controller_id, {}).get(MEMORY)
+    if memory is None:
+        return ""
+    percent = memory.used * 100 // max(1, memory.limit)
+    return f"it used {percent} % of its memory limit when it ended"
+
+
+def of_gateways(view: ClusterView) -> Iterator[Finding]:
+    """Of those that announce themselves; `gateways` tells of silent ones."""
+    for gateway in known_gateways(view.observed.states):
+        for pressure in gateway.pressures if state_of(gateway) == ALIVE else ():
+            if pressure.resource in pressures.CAUSES:
+                yield _of_gateway(view, gateway, pressure)
+
+
+def _of_gateway(
+    view: ClusterView, gateway: AnnouncedGateway, pressure: ResourcePressure
+) -> Finding:
+    cause, who = pressures.CAUSES[pressure.resource], gateway_name(gateway)
+    summary = pressures.shortage(cause, who, pressure)
+    if has_no_files_left(pressure):
+        summary += "; new connections to its REST API and console get no answer"
+    return Finding(
+        cause,
+        causes.WARNING,
+        summary,
+        (pressures.reported(f"{who} (process {gateway.pid})", pressure, view.now_ms()),),
+        pressures.next_step_of(cause, who),
+    )
+
+
+def gateway_name(gateway: AnnouncedGateway) -> str:
+    return f"the gateway at {gateway.address} on {gateway.host}"
