@@ -20,6 +20,7 @@ from integration.clusters import running_cluster
 from integration.explaining import (
     ANSWER_MS,
     Pairs,
+    append,
     assert_not_blamed,
     causes_of,
     create_pairs,
@@ -252,5 +253,16 @@ async def test_a_controller_without_open_files_left(world: World, role: str) -> 
         assert "standby_missing" not in blamed
         assert await faults_of(cluster, world.healthy) == []
         assert_not_blamed(found, world.healthy)
+        if role == "active":
+            # It elects leaders, as the finding says: this one's follower.
+            await cluster.kill(2)
+            await append(cluster, world.pairs[2, 1], [b"taken by the other one"])
     await until_gone(cluster, "open_files")
+    if role == "active":
+        cluster.start_broker(2)
+
+        async def is_well() -> bool:
+            return await faults_of(cluster, world.healthy) == []
+
+        await until(is_well, "broker 2 is back")
     assert await cluster.active_controller() == active

@@ -12,12 +12,20 @@ from typing import Any
 
 import pytest
 
+from tidelog.inspection.pressures import ControllerPressure
 from tidelog_runtime.clock import SystemClock
+from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.memory import MemoryStore
-from tidelog_runtime.metadata.store import Put, Transaction
+from tidelog_runtime.metadata.store import KeyValue, Put, Transaction
+from tidelog_runtime.pressure.controllers import ControllerPressures
 from tidelog_runtime.pressure.judging import CPU_WINDOW_MS, PressureJudge, Usage
 from tidelog_runtime.pressure.records import Pressure, decode_pressures, encode_pressures
-from tidelog_runtime.pressure.reporting import REWRITE_MS, HasRegistered, PressureReports
+from tidelog_runtime.pressure.reporting import (
+    REWRITE_MS,
+    HasRegistered,
+    PressureMeter,
+    PressureReports,
+)
 from tidelog_runtime.pressure.standstill import (
     INTERVAL_MS,
     REMEMBERED_MS,
@@ -162,6 +170,30 @@ async def test_what_is_short_is_in_the_store_for_as_long_as_it_is() -> None:
     world.usage = files(10)
     assert await world.written() == ()
     await world.store.close()
+
+
+async def test_a_meter_without_a_store_knows_what_is_short() -> None:
+    meter = PressureMeter(_Clock(), lambda: files(90))
+    await meter.step()
+    assert [pressure.resource for pressure in meter.current] == ["open_files"]
+
+
+def test_others_read_what_controllers_are_short_of() -> None:
+    keys, known = Keys("test"), ControllerPressures(Keys("test").controller_pressures)
+    memory, cpu = Pressure("memory", 9, 10, 5), Pressure("cpu", 8, 10, 6, "why")
+
+    def put(key: str, value: bytes) -> None:
+        known.take(key, KeyValue(key, value, 1, 1))
+
+    put(keys.controller_pressure(2), encode_pressures((memory, cpu)))
+    put(keys.controller_pressure(1), b"{not json")
+    put(keys.pressure(3), encode_pressures((memory,)))
+    assert known.described() == (ControllerPressure(2, *memory), ControllerPressure(2, *cpu))
+    assert known.described(2, (cpu,)) == (ControllerPressure(2, *cpu),)
+    known.take(keys.controller_pressure(2), None)
+    assert known.described(1, ()) == ()
+    # The previous release passes the key over.
+    assert keys.parse(keys.controller_pressure(2)) is None
 
 
 async def test_a_shortage_is_not_written_for_each_file_and_again_after_a_while() -> None:

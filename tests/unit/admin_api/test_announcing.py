@@ -13,13 +13,15 @@ import pytest
 
 from tidelog.caller_limits import LimitedClient
 from tidelog.client.descriptions import ClusterDescription, ControllerProcessDescription
-from tidelog.inspection.gateways import MAX_LIMITED_CLIENTS, GatewayAnnouncement
+from tidelog.inspection.gateways import MAX_LIMITED_CLIENTS, MAX_PRESSURES, GatewayAnnouncement
+from tidelog.inspection.pressures import ResourcePressure
 from tidelog.rpc.channels import new_server
 from tidelog.rpc.status import UnreachableError
 from tidelog.v1.controller_pb2_grpc import add_ControllerServiceServicer_to_server
 from tidelog_admin_api.announcing import Announcer, NotUnderstoodError, own_announcement
 from tidelog_admin_api.controller_client import GrpcControllers
 from tidelog_controller.edge.controller import ControllerServicer
+from tidelog_runtime.pressure.records import Pressure
 from unit.metadata.virtual_time import run, virtual_clock
 
 ONE, TWO = "127.0.0.1:7401", "127.0.0.1:7402"
@@ -101,6 +103,27 @@ def test_the_clients_at_a_limit_go_with_each_announcement_the_last_ones_first() 
         0,
     ]
     assert controllers.announcements[0].limited_clients[0].last_ms == 0
+
+
+def test_what_the_process_is_short_of_goes_with_each_announcement() -> None:
+    controllers = FakeControllers()
+    files = Pressure("open_files", 90, 100, 5, "why")
+    short = [files] * (MAX_PRESSURES + 1)
+
+    async def main() -> None:
+        announcer = Announcer(
+            OWN,
+            (ONE,),
+            controllers.describe_cluster,
+            controllers,
+            virtual_clock(),
+            pressures=lambda: short,
+        )
+        async with announcer.running():
+            await asyncio.sleep(1)
+
+    run(main())
+    assert controllers.announcements[0].pressures == (ResourcePressure(*files),) * MAX_PRESSURES
 
 
 def test_controllers_are_found_without_settings() -> None:

@@ -20,6 +20,21 @@ _ACTIVE_WITHOUT_FILES = (
 _ACTIVE_SILENT = "it is active, and cannot be asked in time"
 
 
+# These live, and may take over, however late they answer here.
+_MAY_TAKE_OVER = (Listening.BUSY, Listening.ERRS)
+
+
+def standbys(view: ClusterView) -> set[int]:
+    """Controllers that can take over from the active one."""
+    found = {state.id for state in view.controllers}
+    found |= {
+        service.id
+        for service in view.silent_controllers()
+        if service.listening in _MAY_TAKE_OVER and not view.silenced_by(service)
+    }
+    return found - {view.active.id} if view.active is not None else found
+
+
 def of_controllers(view: ClusterView) -> Iterator[Finding]:
     """Of those that are there. A process that is gone uses nothing."""
     silent = {service.id: service for service in view.silent_controllers()}
@@ -41,7 +56,7 @@ def _of_controller(
         evidence.append(f"{silent} {silent.listening.value}; asked, it {silent.problem}")
     if silent is not None and view.silenced_by(silent) == pressure.resource:
         if silent.address not in view.named_active():
-            summary += f"; {_standby_without(view, silent)}"
+            summary += f"; {_standby_without(view)}"
         elif pressure.resource == FILES:
             summary, severity = f"{summary}; {_ACTIVE_WITHOUT_FILES}", causes.CRITICAL
         else:
@@ -50,11 +65,10 @@ def _of_controller(
     return Finding(cause, severity, summary, tuple(evidence), step)
 
 
-def _standby_without(view: ClusterView, silent: SilentService) -> str:
+def _standby_without(view: ClusterView) -> str:
     if view.active is None:
         return "it may not be able to take over"
-    others = {state.id for state in view.controllers} - {view.active.id, silent.id}
-    also = "" if others else ", and no other controller can"
+    also = "" if standbys(view) else ", and no other controller can"
     return f"it cannot take over from controller-{view.active.id}{also}"
 
 

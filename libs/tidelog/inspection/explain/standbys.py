@@ -11,9 +11,6 @@ from tidelog.inspection.explain.observed import Listening, SilentService
 from tidelog.inspection.explain.words import ago, listed
 from tidelog.inspection.model import Finding, MissingController
 
-# These live, and may take over, however late they answer here.
-_MAY_TAKE_OVER = (Listening.BUSY, Listening.ERRS)
-
 
 def no_standby(view: ClusterView) -> Iterator[Finding]:
     """Of a cluster that has had a standby: one that is run with a single controller on purpose
@@ -25,8 +22,7 @@ def no_standby(view: ClusterView) -> Iterator[Finding]:
     short = {b for b, s in silent.items() if view.silenced_by(s)}
     past = {m.controller_id: m for m in view.reign.missing_controllers}
     answering = {state.id for state in view.controllers}
-    standbys = answering - {view.active.id}
-    standbys |= {b for b, s in silent.items() if s.listening in _MAY_TAKE_OVER} - short
+    standbys = service_pressures.standbys(view)
     away = sorted({*silent, *past} - answering - standbys - short)
     if not away:
         return

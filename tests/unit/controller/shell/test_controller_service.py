@@ -9,6 +9,7 @@ import pytest
 
 from tidelog.errors import ErrorCode
 from tidelog.inspection.model import StateRequest
+from tidelog.inspection.pressures import ControllerPressure
 from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_controller.core import description
 from tidelog_controller.requests import operation_admin
@@ -24,6 +25,7 @@ from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.events import CreateTopic, DeleteTopic
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.leader_reports import UnreachableLeader, UnreachableLeadersReport
+from tidelog_runtime.metadata.known_controllers import decode_known_controller
 from tidelog_runtime.metadata.memory import MemoryStore
 from tidelog_runtime.metadata.schema import (
     LeaderAndIsr,
@@ -42,6 +44,7 @@ from tidelog_runtime.metadata.store import (
     Transaction,
     TransactionResult,
 )
+from tidelog_runtime.pressure.records import Pressure, encode_pressures
 from unit.controller.shell_fakes import (
     KEYS,
     ControllerProcess,
@@ -60,6 +63,7 @@ class Flaky:
         self._store = store
         self.cut_off = False
         self.rolled_back = False
+        self.has_no_memory = False
         self.leases: list[Lease] = []
         self.reign_lease_id = 0
 
@@ -93,6 +97,8 @@ class Flaky:
     async def watch(self, snapshot: Snapshot) -> AsyncIterator[Sequence[Changed]]:
         if self.rolled_back:
             raise StoreRolledBackError("the revision has fallen from 9 to 2")
+        if self.has_no_memory:
+            raise MemoryError
         async for changes in self._store.watch(snapshot):
             yield changes
 
@@ -222,6 +228,45 @@ async def test_a_controller_that_stops_is_no_longer_listed(world: World) -> None
     [missing] = described.missing_controllers
     assert missing.controller_id == 2
     assert missing.stopped_at_ms > 0
+
+
+async def test_a_controller_without_memory_ends_and_leaves_the_reason(world: World) -> None:
+    first = await with_topic(world)
+    freed: list[bool] = []
+    first.service.on_memory_shortage = lambda: freed.append(True)
+    second = world.start_controller(2)
+    await until(lambda: len(first.told(Kind.CONTROLLER_JOINED)) == 2)
+    world.store.has_no_memory = True
+    await world.reign_lease().revoke()
+    with pytest.raises(MemoryError):
+        await asyncio.wait_for(first.task, 5)
+    assert freed
+    assert first.logs.named("controller_fault") == []
+    await asyncio.gather(second.task, return_exceptions=True)
+    known = await world.store.get(KEYS.known_controller(1))
+    assert known is not None
+    left = decode_known_controller(known.value)
+    assert left.fault.startswith("it ended for lack of memory: MemoryError: the process may not")
+    assert (left.fault_at_ms > 0, left.stopped_at_ms) == (True, 0)
+    assert await world.store.get(KEYS.controller_process(1)) is None
+
+
+async def test_a_controller_tells_what_it_and_others_are_short_of(world: World) -> None:
+    controller = await with_topic(world)
+    files, memory = Pressure("open_files", 90, 100, 5), Pressure("memory", 95, 100, 6)
+    for controller_id in (1, 2):
+        put = Put(KEYS.controller_pressure(controller_id), encode_pressures((files,)))
+        await world.store.transact(Transaction([], [put]))
+    controller.service.own_pressures = lambda: (memory,)
+
+    async def told() -> tuple[ControllerPressure, ...]:
+        state = (await controller.service.describe(StateRequest())).controller
+        return tuple(state.controller_pressures) if state else ()
+
+    async with asyncio.timeout(5):
+        while len(await told()) < 2:  # noqa: ASYNC110 - a store tells, no event
+            await asyncio.sleep(0.002)
+    assert await told() == (ControllerPressure(1, *memory), ControllerPressure(2, *files))
 
 
 async def test_a_registration_outlives_a_reign(world: World) -> None:

@@ -13,8 +13,10 @@ from tidelog.inspection.gateways import (
     GATEWAY_SILENT_MS,
     MAX_GATEWAYS,
     MAX_LIMITED_CLIENTS,
+    MAX_PRESSURES,
     GatewayAnnouncement,
 )
+from tidelog.inspection.pressures import ResourcePressure
 from tidelog_controller.shell.gateway_roster import MAX_NAME_BYTES, GatewayRoster
 
 
@@ -83,6 +85,17 @@ def test_too_much_about_limited_clients_is_rejected(
     assert rejection is not None
     assert rejection.code is ErrorCode.INVALID_REQUEST
     assert hosts(roster) == []
+
+
+def test_what_a_gateway_is_short_of_is_kept_and_bounded(roster: GatewayRoster) -> None:
+    files = ResourcePressure("open_files", 90, 100, 5, "why")
+    assert roster.announce(replace(ONE, pressures=(files,))) is None
+    assert roster.described()[0].pressures == (files,)
+    long = replace(files, detail="x" * (MAX_NAME_BYTES + 1))
+    for wrong in ([files] * (MAX_PRESSURES + 1), [long]):
+        rejection = roster.announce(replace(ONE, pressures=wrong))
+        assert rejection is not None
+        assert rejection.code is ErrorCode.INVALID_REQUEST
 
 
 def test_a_day_after_its_last_word_it_is_forgotten(

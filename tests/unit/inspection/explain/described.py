@@ -34,7 +34,7 @@ from tidelog.inspection.model import (
     StoreHealth,
     WaitingDeletion,
 )
-from tidelog.inspection.pressures import BrokerPressure
+from tidelog.inspection.pressures import BrokerPressure, ControllerPressure
 from tidelog.model import TopicPartition
 
 NOW_MS = 1_700_000_000_000
@@ -54,6 +54,7 @@ class DescribedCluster:
     departures: list[Departure] = field(default_factory=list)
     started_at_ms: dict[int, int] = field(default_factory=dict)
     pressures: list[BrokerPressure] = field(default_factory=list)
+    controller_pressures: list[ControllerPressure] = field(default_factory=list)
     missing_controllers: list[MissingController] = field(default_factory=list)
     in_maintenance: list[int] = field(default_factory=list)
     gateways: list[AnnouncedGateway] = field(default_factory=list)
@@ -224,6 +225,8 @@ class DescribedCluster:
                     registered=tuple(self.registered.values()),
                     departures=tuple(self.departures) if self.brokers_know_departures else (),
                     rejected_starts=tuple(self.rejected_starts),
+                    controller_pressures=tuple(self.controller_pressures),
+                    missing_controllers=tuple(self.missing_controllers),
                     replicas=tuple(r for (_, b), r in self.replicas.items() if b == broker_id),
                     heard=(*broker.heard, *self._heard_over_replicas(broker_id)),
                 ),
@@ -272,6 +275,7 @@ class DescribedCluster:
                 gateways=tuple(self.gateways),
                 lease_ends=tuple(self.lease_ends),
                 connections=tuple(self.connections),
+                controller_pressures=tuple(self.controller_pressures),
             )
         return ServiceState(
             "controller",

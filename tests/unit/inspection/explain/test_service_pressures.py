@@ -1,0 +1,181 @@
+"""Controllers and gateways that are short of open files, memory or CPU."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tidelog.caller_limits import LimitedClient
+from tidelog.inspection.explain import Listening, SilentService
+from tidelog.inspection.explain.observed import SilentGateway
+from tidelog.inspection.gateways import AnnouncedGateway
+from tidelog.inspection.model import MissingController
+from tidelog.inspection.pressures import ControllerPressure, ResourcePressure
+from unit.inspection.explain.described import NOW_MS, DescribedCluster, causes_of, found, said
+
+ONE, TWO = "127.0.0.1:7401", "127.0.0.1:7402"
+GATE = AnnouncedGateway("gate-1:7600", "gate-1", 4711, "0.1.0", NOW_MS - 60_000, 500)
+
+
+@pytest.fixture
+def cluster() -> DescribedCluster:
+    described = DescribedCluster()
+    described.partition("sea/0")
+    return described
+
+
+def short(
+    cluster: DescribedCluster, controller_id: int, resource: str, used: int, limit: int = 1_024
+) -> None:
+    pressure = ControllerPressure(controller_id, resource, used, limit, NOW_MS - 8_000)
+    cluster.controller_pressures.append(pressure)
+
+
+def silence(cluster: DescribedCluster, controller_id: int, listening: Listening) -> None:
+    address = f"127.0.0.1:740{controller_id}"
+    cluster.silent.append(
+        SilentService(address, listening, "gave no answer", "controller", controller_id)
+    )
+
+
+def active_is_silent(cluster: DescribedCluster, listening: Listening) -> None:
+    """Controller 1, which brokers name as the active one."""
+    cluster.stop_controller()
+    for broker_id, broker in cluster.brokers.items():
+        cluster.brokers[broker_id] = replace(broker, controller_address=ONE)
+    silence(cluster, 1, listening)
+
+
+def test_a_controller_near_its_limit_is_a_warning_with_the_limit_and_how_to_raise_it(
+    cluster: DescribedCluster,
+) -> None:
+    short(cluster, 1, "open_files", 850)
+    [near] = cluster.explain()
+    assert (near.cause, near.severity, near.broker) == ("open_files", "warning", -1)
+    assert near.summary == "controller 1 is near its limit of open files: 850 of 1,024 are open"
+    assert "limit of open files of controller 1" in near.next_step
+    assert "controller-1 reports: open_files 850 of 1,024 since" in said(near)
+
+
+@pytest.mark.parametrize("listening", [Listening.ACCEPTS, Listening.SILENT, Listening.BUSY])
+def test_an_active_controller_without_files_still_works_and_does_not_stand_still(
+    cluster: DescribedCluster, listening: Listening
+) -> None:
+    short(cluster, 1, "open_files", 1_020)
+    active_is_silent(cluster, listening)
+    [finding] = cluster.explain()
+    assert (finding.cause, finding.severity) == ("open_files", "critical")
+    assert "controller 1 is at its limit of open files" in finding.summary
+    assert "it keeps its lease" in finding.summary
+    assert "prlimit --pid PID" in finding.next_step
+
+
+def test_one_near_its_limit_that_stands_still_does_so_for_another_reason(
+    cluster: DescribedCluster,
+) -> None:
+    short(cluster, 1, "open_files", 850)
+    active_is_silent(cluster, Listening.ACCEPTS)
+    assert causes_of(cluster.explain()) == ["no_controller", "open_files"]
+
+
+def test_a_controller_that_is_gone_is_short_of_nothing(cluster: DescribedCluster) -> None:
+    short(cluster, 1, "open_files", 1_024)
+    active_is_silent(cluster, Listening.REFUSES)
+    assert causes_of(cluster.explain()) == ["no_controller"]
+
+
+def test_an_active_controller_that_gets_no_cpu_is_starved(cluster: DescribedCluster) -> None:
+    short(cluster, 1, "cpu", 9_000, 10_000)
+    active_is_silent(cluster, Listening.BUSY)
+    [starved] = cluster.explain()
+    assert (starved.cause, starved.severity) == ("cpu_starved", "warning")
+    assert "controller 1 gets too little CPU" in starved.summary
+    assert starved.summary.endswith("it is active, and cannot be asked in time")
+
+
+def test_controllers_that_lost_their_leases_for_lack_of_cpu_are_why_none_is_active(
+    cluster: DescribedCluster,
+) -> None:
+    short(cluster, 1, "cpu", 9_000, 10_000)
+    cluster.stop_controller()
+    silence(cluster, 1, Listening.ACCEPTS)
+    findings = cluster.explain()
+    nobody = found(findings, "no_controller")
+    assert nobody.because == ("cpu_starved of controller 1",)
+    assert nobody.next_step.startswith("See cpu_starved of controller 1.")
+    assert "cpu_starved" in causes_of(findings)
+
+
+@pytest.mark.parametrize("others", [True, False])
+def test_a_standby_without_files_cannot_take_over(cluster: DescribedCluster, others: bool) -> None:
+    short(cluster, 2, "open_files", 1_024)
+    silence(cluster, 2, Listening.ACCEPTS)
+    if others:
+        silence(cluster, 3, Listening.BUSY)
+    [finding] = cluster.explain()
+    assert (finding.cause, finding.severity) == ("open_files", "warning")
+    assert "it cannot take over from controller-1" in finding.summary
+    assert ("no other controller can" in finding.summary) is not others
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_controller_that_ended_for_lack_of_memory_is_said_to_have(
+    cluster: DescribedCluster, answers: bool
+) -> None:
+    short(cluster, 2, "memory", 97, 100)
+    fault = "it ended for lack of memory: MemoryError"
+    cluster.missing_controllers.append(
+        MissingController(2, TWO, NOW_MS - 9_000, fault=fault, fault_at_ms=NOW_MS - 9_000)
+    )
+    silence(cluster, 2, Listening.REFUSES)
+    if not answers:
+        active_is_silent(cluster, Listening.REFUSES)
+    findings = cluster.explain()
+    missing = found(findings, "no_standby" if answers else "no_controller")
+    assert f"by its own word, at 2023-11-14T22:13:11Z (9.0 s ago), {fault}" in said(missing)
+    assert "it used 97 % of its memory limit when it ended" in said(missing)
+    assert "memory_short" not in causes_of(findings)
+    if answers:
+        assert missing.next_step.startswith("Raise the memory limit of controller 2")
+        assert "Start controller 2 again" in missing.next_step
+
+
+def test_a_gateway_that_announces_itself_says_what_it_is_short_of(
+    cluster: DescribedCluster,
+) -> None:
+    files = ResourcePressure("open_files", 1_020, 1_024, NOW_MS - 8_000)
+    memory = ResourcePressure("memory", 95, 100, NOW_MS - 8_000)
+    later = ResourcePressure("ports", 95, 100, NOW_MS - 8_000)
+    cluster.gateways.append(replace(GATE, pressures=(files, later, memory)))
+    findings = cluster.explain()
+    assert causes_of(findings) == ["open_files", "memory_short"]
+    assert "the gateway at gate-1:7600 on gate-1 is at its limit of open files" in said(findings[0])
+    assert "new connections to its REST API and console get no answer" in findings[0].summary
+    assert "memory limit of the gateway at gate-1:7600 on gate-1" in findings[1].next_step
+
+
+def test_what_a_silent_gateway_was_short_of_is_told_with_its_silence(
+    cluster: DescribedCluster,
+) -> None:
+    memory = ResourcePressure("memory", 97, 100, NOW_MS - 8_000)
+    silent = replace(GATE, pressures=(memory,), last_heard_ms=14_000)
+    cluster.gateways.append(silent)
+    cluster.silent_gateways.append(SilentGateway(silent, Listening.REFUSES))
+    [finding] = cluster.explain()
+    assert finding.cause == "gateway_silent"
+    assert "when it was heard last: it is near its memory limit: it uses 97 %" in finding.summary
+    assert finding.next_step.startswith("Raise the memory limit of the gateway at gate-1:7600")
+    assert "make start PART=admin-api" in finding.next_step
+
+
+def test_a_client_with_many_connections_of_a_gateway_is_one_finding(
+    cluster: DescribedCluster,
+) -> None:
+    many = ResourcePressure("connections", 250, 256, NOW_MS - 8_000, "from 10.0.0.7")
+    client = LimitedClient("10.0.0.7", "max_connections_per_client", 256, 5, 900)
+    other = LimitedClient("10.0.0.8", "max_connections_per_client", 256, 5, 900)
+    cluster.gateways.append(replace(GATE, pressures=(many,), limited_clients=(client,)))
+    assert causes_of(cluster.explain()) == ["many_connections"]
+    cluster.gateways[:] = [replace(GATE, pressures=(many,), limited_clients=(other,))]
+    assert causes_of(cluster.explain()) == ["many_connections", "client_limited"]
