@@ -2,7 +2,8 @@
 
 It is compared with monotonic progress, in this process and, by what the last one left, across a
 restart; and with the clocks of other brokers, as their replica fetches and answers carry them.
-While it is in doubt, time-based retention pauses until the clocks agree. A clock that no other
+While it is in doubt, time-based retention pauses until the clocks agree. That of a broker which
+jumped as well confirms no jump: one time server may have put both wrong. A clock that no other
 broker contradicts may be right, though it has jumped: it is believed after MAX_DOUBT_MS. What
 another broker said last stands for as long: that it falls silent ends no doubt before. Ages are
 counted by monotonic progress meanwhile (`SteadyClock`).
@@ -77,6 +78,9 @@ class ClockCheck:
         self._behind_since_ms: int | None = None
         # By former processes, until this one finds whether it doubts the clock as well.
         self._doubted_ms = 0
+        # How far other brokers' clocks were ahead of this one's monotonic time when they agreed
+        # with the believed time last.
+        self._agreed_ms: dict[int, int] = {}
         if last is None:
             return
         self._doubted_ms = last.doubted_ms
@@ -91,12 +95,28 @@ class ClockCheck:
             passed_ms = now.monotonic_ms - PEER_VALID_MS - 1 - last.monotonic_ms
             for broker_id, peer in last.peers:
                 self.heard(broker_id, peer.wall_ms - PEER_VALID_MS - 1, peer.heard_ms + passed_ms)
+        self._remember_agreed(last, is_same_boot=last.boot_id == now.boot_id)
+
+    def _remember_agreed(self, last: Reading, *, is_same_boot: bool) -> None:
+        """A doubt outlives the process only while no broker that agreed with the clock in doubt
+        could confirm it: such a one had jumped as well."""
+        believed_ms = last.wall_ms - last.monotonic_ms
+        for broker_id, peer in last.peers:
+            ahead_ms = peer.wall_ms - peer.heard_ms
+            if abs(ahead_ms - believed_ms) > MAX_SKEW_MS:
+                if last.doubted_ms:
+                    self._agreed_ms[broker_id] = self._offset_ms
+            elif is_same_boot:
+                self._agreed_ms[broker_id] = ahead_ms
 
     def heard(self, broker_id: int, wall_ms: int, monotonic_ms: int) -> None:
         """What another broker's clock said when its message was sent, a moment ago; 0: it does not
         say."""
         if wall_ms > 0:
             self.peers[broker_id] = PeerClock(wall_ms, monotonic_ms)
+            ahead_ms = wall_ms - monotonic_ms
+            if abs(ahead_ms - self._offset_ms) <= MAX_SKEW_MS:
+                self._agreed_ms[broker_id] = ahead_ms
 
     def skews_ms(
         self, wall_ms: int, monotonic_ms: int, within_ms: int | None = None
@@ -123,7 +143,7 @@ class ClockCheck:
         if behind and len(behind) >= len(agreeing):
             of_them = f"{len(behind)} of the {len(skews)} other brokers that were heard"
             self._begin(Doubt(f"it is ahead of {of_them}", min(behind.values()), monotonic_ms))
-        elif agreeing:
+        elif agreeing and (ahead_ms <= MAX_STEP_MS or any(map(self._stood, agreeing))):
             self._accept(ahead_ms, f"{len(agreeing)} other brokers have the same time")
         elif ahead_ms > MAX_STEP_MS:
             reason = "it has jumped ahead of monotonic time"
@@ -136,6 +156,11 @@ class ClockCheck:
         if self.doubt is None:
             self._note_behind(wall_ms, monotonic_ms, is_right=is_right)
         return self.doubt is None
+
+    def _stood(self, broker_id: int) -> bool:
+        """Whether that broker's clock has not jumped since it agreed with the believed time."""
+        ahead_ms = self.peers[broker_id].wall_ms - self.peers[broker_id].heard_ms
+        return abs(ahead_ms - self._agreed_ms.get(broker_id, ahead_ms)) <= MAX_STEP_MS
 
     @property
     def _is_doubted(self) -> bool:

@@ -141,6 +141,47 @@ def test_a_jump_is_believed_once_other_brokers_have_the_same_time() -> None:
     assert machine.believes
 
 
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_jump_is_not_confirmed_by_brokers_that_jumped_as_well(is_first: bool) -> None:
+    """As one wrong time server makes all clocks jump, this one first or last."""
+    machine = Machine()
+    for broker_id in (2, 3):
+        machine.fetched_by(broker_id, machine.wall_ms)
+    assert machine.believes
+    if is_first:
+        machine.wall_ms += YEAR_MS
+    for broker_id in (2, 3):
+        machine.passes(1_000)
+        machine.fetched_by(broker_id, machine.wall_ms + (0 if is_first else YEAR_MS))
+    if not is_first:
+        machine.wall_ms += YEAR_MS
+    for _ in range(3):
+        assert not machine.believes
+        machine.passes(1_000)
+        for broker_id in (2, 3):
+            machine.fetched_by(broker_id, machine.wall_ms)
+    # Nor for the next process.
+    for is_rebooted in (False, True):
+        machine = machine.restarted(is_rebooted=is_rebooted)
+        for broker_id in (2, 3):
+            machine.fetched_by(broker_id, machine.wall_ms)
+        assert not machine.believes
+    # One that stood, and was off before, confirms it.
+    machine.fetched_by(4, machine.wall_ms)
+    assert machine.believes
+
+
+def test_clocks_that_jumped_together_are_believed_once_they_are_put_right() -> None:
+    machine = Machine()
+    machine.fetched_by(2, machine.wall_ms)
+    machine.wall_ms += YEAR_MS
+    machine.fetched_by(2, machine.wall_ms)
+    assert not machine.believes
+    machine.wall_ms -= YEAR_MS
+    machine.fetched_by(2, machine.wall_ms)
+    assert machine.believes
+
+
 def test_what_others_said_before_a_jump_does_not_speak_for_it() -> None:
     machine = Machine()
     for broker_id in (2, 3):

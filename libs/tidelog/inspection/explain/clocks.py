@@ -123,7 +123,7 @@ def _doubts(view: ClusterView) -> Iterator[Finding]:
             ),
             f"Compare the clock of broker {broker_id} with a time server's (`chronyc tracking`). "
             "Where it is wrong put it right. Where it is right, put those of the others right: it "
-            "is believed once another broker has the same time, or once none has contradicted it "
-            "for a day; retention_bytes holds meanwhile.",
+            "is believed once another broker that has not jumped as well has the same time, or "
+            "once none has contradicted it for a day; retention_bytes holds meanwhile.",
             broker=broker_id,
         )

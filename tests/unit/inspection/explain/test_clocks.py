@@ -85,4 +85,4 @@ def test_a_broker_that_doubts_its_clock_says_why_it_deletes_nothing(
     assert "jumped ahead of monotonic time, by 1 h 0 min; it has been in doubt for 1 min 15 s" in (
         said(findings[0])
     )
-    assert "once another broker has the same time" in findings[0].next_step
+    assert "once another broker that has not jumped" in findings[0].next_step
