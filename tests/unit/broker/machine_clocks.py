@@ -1,0 +1,92 @@
+"""A machine with its clocks, and what its broker says of them."""
+
+from __future__ import annotations
+
+from tidelog_broker.clock_check import (
+    AppendClock,
+    ClockCheck,
+    Doubt,
+    LatestClock,
+    Reading,
+    hearing,
+)
+
+NOW_MS = 1_700_000_000_000
+HOUR_MS = 3_600_000
+YEAR_MS = 365 * 24 * HOUR_MS
+
+
+class Machine:
+    """Its clocks, and what is said of the doubt."""
+
+    def __init__(
+        self,
+        last: Reading | None = None,
+        boot_id: str = "boot",
+        wall_ms: int = NOW_MS,
+        monotonic_ms: int = 5_000,
+    ) -> None:
+        self.wall_ms, self.monotonic_ms = wall_ms, monotonic_ms
+        self.said: list[str] = []
+        self.check = ClockCheck(
+            Reading(self.wall_ms, self.monotonic_ms, boot_id), last, self._changed
+        )
+
+    def _changed(self, doubt: Doubt, end: str) -> None:
+        self.said.append(end or doubt.reason)
+
+    def left(self, boot_id: str = "boot") -> Reading:
+        """For the next process."""
+        return self.check.reading(self.monotonic_ms, boot_id)
+
+    @property
+    def append_ms(self) -> int:
+        return AppendClock(Clocks(self), self.check).wall_ms()
+
+    @property
+    def latest_ms(self) -> int:
+        return LatestClock(Clocks(self), self.check).wall_ms()
+
+    @property
+    def retention_ms(self) -> int:
+        return self.check.retention_ms(self.wall_ms, self.monotonic_ms)
+
+    def passes(self, ms: int) -> None:
+        self.wall_ms += ms
+        self.monotonic_ms += ms
+
+    def hears(self, broker_id: int, wall_ms: int) -> None:
+        self.check.heard(broker_id, wall_ms, self.monotonic_ms)
+
+    def fetched_by(self, broker_id: int, wall_ms: int) -> None:
+        """As its replica fetches say it, after which the broker looks again."""
+        hearing(Clocks(self), self.check)(broker_id, wall_ms)
+
+    def restarted(self, *, is_rebooted: bool, off_ms: int = 1_000) -> Machine:
+        """With the clock as it is."""
+        if is_rebooted:
+            return Machine(self.left(), "next boot", self.wall_ms + off_ms, 500)
+        return Machine(self.left(), "boot", self.wall_ms + off_ms, self.monotonic_ms + off_ms)
+
+    @property
+    def skews_ms(self) -> dict[int, int]:
+        return self.check.skews_ms(self.wall_ms, self.monotonic_ms)
+
+    @property
+    def steady_ms(self) -> int:
+        return self.check.steady_ms(self.wall_ms, self.monotonic_ms)
+
+    @property
+    def believes(self) -> bool:
+        return self.check.check(self.wall_ms, self.monotonic_ms)
+
+
+class Clocks:
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+
+    def wall_ms(self) -> int:
+        return self._machine.wall_ms
+
+    def monotonic_ms(self) -> int:
+        return self._machine.monotonic_ms
