@@ -5,13 +5,9 @@ from __future__ import annotations
 
 import os
 import re
-import resource
 import signal
-import socket
-from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -30,6 +26,7 @@ from integration.explaining import (
     tidelog,
     until_found,
 )
+from integration.open_files import without_open_files
 from integration.reconfigured import restart_controller
 from integration.suggested_steps import until_gone
 from integration.waiting import until
@@ -40,7 +37,6 @@ from tidelog_runtime.local.cluster import LocalCluster
 
 TOPIC = "pairs"
 DEAD = 3
-FEW_CONNECTIONS = 24
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -83,7 +79,7 @@ async def controllers_run_again(world: World) -> AsyncIterator[None]:
 
 async def _roles(cluster: LocalCluster) -> tuple[int, int, int]:
     """The active controller, and those that stand by."""
-    active = await cluster.active_controller()
+    active = await until(cluster.active_controller, "a controller is active")
     assert active is not None
     one, other = sorted({1, 2, 3} - {active})
     return active, one, other
@@ -209,22 +205,6 @@ async def test_the_active_controller_advertises_a_name_that_does_not_resolve(wor
     await until(is_gone, "the active controller answers")
 
 
-@contextmanager
-def _without_open_files(pid: int, address: str) -> Iterator[int]:
-    """Yields the limit; at the end it is raised, as `explain` suggests for a process that runs."""
-    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-    limit = len(list(Path(f"/proc/{pid}/fd").iterdir())) + FEW_CONNECTIONS
-    host, _, port = address.rpartition(":")
-    with ExitStack() as connections:
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, (limit, before[1]))
-        try:
-            for _ in range(FEW_CONNECTIONS):
-                connections.enter_context(socket.create_connection((host, int(port))))
-            yield limit
-        finally:
-            resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
-
-
 @pytest.mark.parametrize("role", ["active", "standby"])
 async def test_a_controller_without_open_files_left(world: World, role: str) -> None:
     cluster = world.cluster
@@ -233,7 +213,7 @@ async def test_a_controller_without_open_files_left(world: World, role: str) -> 
     pid = cluster.controller_process(controller_id).pid
     assert pid is not None
     telling = {"active": "it keeps its lease", "standby": "it cannot take over"}
-    with _without_open_files(pid, cluster.controller_address(controller_id)) as limit:
+    with without_open_files(pid, cluster.controller_address(controller_id)) as limit:
         found = await until_found(
             cluster, ("open_files", -1), ("replica_dead", DEAD), saying=(telling[role],)
         )

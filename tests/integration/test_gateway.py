@@ -19,7 +19,8 @@ import pytest_asyncio
 from prometheus_client.parser import text_string_to_metric_families
 
 from integration.clusters import running_cluster
-from integration.explaining import faults_of, said, tidelog, until_found
+from integration.explaining import causes_of, faults_of, said, the, tidelog, until_found
+from integration.open_files import without_open_files
 from integration.suggested_steps import until_gone, without_standby
 from integration.topic_requests import TopicRequest, topic_requests
 from integration.waiting import until
@@ -199,6 +200,32 @@ async def test_paused_and_killed_gateways_are_found_beside_a_dead_standby(
     for address in (cluster.gateway_address, paused.address):
         async with httpx.AsyncClient(timeout=PATIENCE_SECONDS) as client:
             assert (await client.get(f"http://{address}/v1/topics/beside")).status_code == 200
+
+
+async def test_a_gateway_without_open_files_left(
+    cluster: LocalCluster, other_gateways: list[OtherGateway]
+) -> None:
+    short, healthy = other_gateways
+    pid = short.process.pid
+    assert pid is not None
+    async with without_standby(cluster):
+        with without_open_files(pid, short.address) as limit:
+            found = await until_found(
+                cluster, ("open_files", -1), ("no_standby", -1), saying=("get no answer",)
+            )
+            finding = the(found, "open_files")
+            faults = {cause for cause, _ in causes_of(found)}
+        name = f"the gateway at {short.address} on {socket.gethostname()}"
+        assert f"{name} is at its limit of open files" in finding.summary
+        assert f"of {limit:,} are open" in finding.summary
+        assert f"limit of open files of {name}" in finding.next_step
+        assert "prlimit --pid PID --nofile=" in finding.next_step
+        assert healthy.address not in said(finding)
+        assert "gateway_silent" not in faults
+        # The limit was raised, as the finding suggests.
+        await until_gone(cluster, "open_files")
+    async with httpx.AsyncClient(timeout=PATIENCE_SECONDS) as client:
+        assert (await client.get(f"http://{short.address}/v1/brokers")).status_code == 200
 
 
 async def test_a_gateway_that_was_stopped_in_order_has_said_farewell(

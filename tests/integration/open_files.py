@@ -1,0 +1,27 @@
+"""A process without open files left, and the step that `explain` suggests for it."""
+
+from __future__ import annotations
+
+import resource
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+FEW_CONNECTIONS = 24
+
+
+@contextmanager
+def without_open_files(pid: int, address: str) -> Iterator[int]:
+    """Yields the limit; at the end it is raised, as `explain` suggests for a process that runs."""
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    limit = len(list(Path(f"/proc/{pid}/fd").iterdir())) + FEW_CONNECTIONS
+    host, _, port = address.rpartition(":")
+    with ExitStack() as connections:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (limit, before[1]))
+        try:
+            for _ in range(FEW_CONNECTIONS):
+                connections.enter_context(socket.create_connection((host, int(port))))
+            yield limit
+        finally:
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
