@@ -27,6 +27,9 @@ MAX_PRODUCE_PARTITIONS = 1_000
 MAX_PRODUCE_BATCHES = 1_000
 MAX_FETCH_PARTITIONS = 1_000
 MAX_DESCRIBE_PRODUCERS_PARTITIONS = 1_000
+# Producers that one DescribeProducers request looks up, in all of its partitions together: a
+# partition remembers as many without a name.
+MAX_DESCRIBED_PRODUCERS = 100_000
 # Of one Reassign, MoveLeaders or ElectPreferredLeaders request: what the controller plans in one
 # step.
 MAX_MOVES_PER_REQUEST = 2_000
@@ -82,6 +85,7 @@ ENTRY_LIMITS = {
     "tidelog.v1.MoveLeadersRequest.moves": MAX_MOVES_PER_REQUEST,
     "tidelog.v1.ElectPreferredLeadersRequest.partitions": MAX_MOVES_PER_REQUEST,
     "tidelog.v1.LeaderAndIsrRequest.partitions": MAX_REPLICAS_PER_REQUEST,
+    "tidelog.v1.LeaderAndIsrRequest.unreadable_topics": MAX_REPLICAS_PER_REQUEST,
     "tidelog.v1.ReplicaFetchRequest.partitions": MAX_REPLICAS_PER_REQUEST,
     "tidelog.v1.ReplicaFetchRequest.forgotten": MAX_REPLICAS_PER_REQUEST,
     "tidelog.v1.ReplicaFetchRequest.digests": MAX_REPORTED_DIGESTS,
@@ -111,7 +115,6 @@ ENTRY_LIMITS = {
             "tidelog.v1.DescribeServiceRequest.in_isr",
             "tidelog.v1.DescribeTopicsRequest.topics",
             "tidelog.v1.LeaderAndIsrRequest.leaders",
-            "tidelog.v1.LeaderAndIsrRequest.unreadable_topics",
             "tidelog.v1.ListOffsetsRequest.partitions",
             "tidelog.v1.ListOperationsRequest.kinds",
             "tidelog.v1.ListOperationsRequest.states",

@@ -12,6 +12,7 @@ from tidelog.client.request_parts import in_parts, number_bytes
 from tidelog.client.sequences import Identity
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import FIRST_NAMED_PRODUCER_ID, TopicPartition
+from tidelog.request_bounds import MAX_DESCRIBED_PRODUCERS
 from tidelog.rpc.wire import error_from_wire
 from tidelog.v1 import broker_pb2
 
@@ -105,10 +106,48 @@ async def describe_producers(
     broker: BrokerApi, asked: Asked, producer_ids: Sequence[int], fence: Identity | None = None
 ) -> Told:
     """What one leader tells of some of its partitions, in their order: as many partitions and
-    producer ids as one request may name. `fence`: the leader refuses older epochs of this producer
-    from now on, before it answers. Raises `TidelogError` for a refusal of the whole, and
-    `UnreachableError`."""
-    request = built(broker_pb2.DescribeProducersRequest, producer_ids=producer_ids)
+    producer ids as one request may name, in as many pages as it takes. `fence`: the leader refuses
+    older epochs of this producer from now on, before it answers. Raises `TidelogError` for a
+    refusal of the whole, and `UnreachableError`."""
+    found: dict[TopicPartition, list[ProducerPosition]] = {}
+    failed: dict[TopicPartition, TidelogError] = {}
+    # What is to be requested yet, by the first producer id.
+    pending = {0: list(asked)}
+    while pending:
+        from_id = min(pending)
+        some = pending.pop(from_id)
+        request = _request(some, producer_ids, fence, from_id)
+        answer = await broker.describe_producers(request, IDENTITY_TIMEOUT_MS + ANSWER_GRACE_MS)
+        results = {TopicPartition(r.topic, r.partition): r for r in answer.partitions}
+        for partition, leader in some:
+            result = results.get(partition)
+            if result is None:
+                failed[partition] = TidelogError(
+                    ErrorCode.INTERNAL,
+                    f"{leader.address} answered without a result for {partition}",
+                )
+            elif result.HasField("error"):
+                failed[partition] = error_from_wire(result.error)
+            else:
+                found.setdefault(partition, []).extend(map(_position, result.producers))
+                if result.HasField("next_producer_id"):
+                    pending.setdefault(result.next_producer_id, []).append((partition, leader))
+        if len(pending.get(from_id, [])) == len(some):
+            raise TidelogError(
+                ErrorCode.INTERNAL, "a broker answered with no part of what was requested"
+            )
+    return [(p, leader, failed[p] if p in failed else found[p]) for p, leader in asked]
+
+
+def _request(
+    asked: Asked, producer_ids: Sequence[int], fence: Identity | None, from_id: int
+) -> broker_pb2.DescribeProducersRequest:
+    request = built(
+        broker_pb2.DescribeProducersRequest,
+        producer_ids=producer_ids,
+        page_size=MAX_DESCRIBED_PRODUCERS,
+        from_producer_id=from_id,
+    )
     if fence is not None:
         request.fence.CopyFrom(
             built(
@@ -120,30 +159,14 @@ async def describe_producers(
         )
     for (topic, number), leader in asked:
         request.partitions.add(topic=topic, partition=number, topic_id=leader.topic_id)
-    answer = await broker.describe_producers(request, IDENTITY_TIMEOUT_MS + ANSWER_GRACE_MS)
-    results = {TopicPartition(r.topic, r.partition): r for r in answer.partitions}
-    told: Told = []
-    for partition, leader in asked:
-        result = results.get(partition)
-        if result is None:
-            missing = TidelogError(
-                ErrorCode.INTERNAL, f"{leader.address} answered without a result for {partition}"
-            )
-            told.append((partition, leader, missing))
-        elif result.HasField("error"):
-            told.append((partition, leader, error_from_wire(result.error)))
-        else:
-            positions = [
-                ProducerPosition(
-                    producer.producer_id,
-                    producer.producer_epoch,
-                    producer.last_sequence,
-                    producer.last_append_time_ms,
-                    producer.epoch_start_sequence
-                    if producer.HasField("epoch_start_sequence")
-                    else None,
-                )
-                for producer in result.producers
-            ]
-            told.append((partition, leader, positions))
-    return told
+    return request
+
+
+def _position(wire: broker_pb2.ProducerState) -> ProducerPosition:
+    return ProducerPosition(
+        wire.producer_id,
+        wire.producer_epoch,
+        wire.last_sequence,
+        wire.last_append_time_ms,
+        wire.epoch_start_sequence if wire.HasField("epoch_start_sequence") else None,
+    )

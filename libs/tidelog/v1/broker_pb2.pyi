@@ -1063,15 +1063,28 @@ Global___InitProducerIdResponse: _TypeAlias = InitProducerIdResponse  # noqa: Y0
 
 @_typing.final
 class DescribeProducersRequest(_message.Message):
-    """Which producers of which partitions are asked for."""
+    """Which producers of which partitions are requested. A broker looks up at most 100,000 in one
+    request, in all of its partitions together.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
     PARTITIONS_FIELD_NUMBER: _builtins.int
     PRODUCER_IDS_FIELD_NUMBER: _builtins.int
     FENCE_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    FROM_PRODUCER_ID_FIELD_NUMBER: _builtins.int
+    page_size: _builtins.int
+    """At most so many producers are looked up; more than 100,000 counts as 100,000. Partitions that
+    are not done then have a next_producer_id. 0: all in one answer, and a request for which more
+    than 100,000 would be looked up is rejected with INVALID_REQUEST.
+    """
+    from_producer_id: _builtins.int
+    """Only producers with this id or a greater one."""
     @_builtins.property
-    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribeProducersPartition]: ...
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribeProducersPartition]:
+        """A partition that appears twice rejects the request."""
+
     @_builtins.property
     def producer_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Only these; empty: all that the partition knows, or the one of the fence."""
@@ -1090,10 +1103,12 @@ class DescribeProducersRequest(_message.Message):
         partitions: _abc.Iterable[Global___DescribeProducersPartition] | None = ...,
         producer_ids: _abc.Iterable[_builtins.int] | None = ...,
         fence: Global___ProducerFence | None = ...,
+        page_size: _builtins.int = ...,
+        from_producer_id: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence", "partitions", b"partitions", "producer_ids", b"producer_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence", "from_producer_id", b"from_producer_id", "page_size", b"page_size", "partitions", b"partitions", "producer_ids", b"producer_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1196,8 +1211,11 @@ class DescribeProducersPartitionResult(_message.Message):
     PARTITION_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     PRODUCERS_FIELD_NUMBER: _builtins.int
+    NEXT_PRODUCER_ID_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     partition: _builtins.int
+    next_producer_id: _builtins.int
+    """Set where the partition is not done: the next request for it has this from_producer_id."""
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
         """OFFSET_NOT_AVAILABLE: a new leader does not know the committed end yet, or the leader
@@ -1218,12 +1236,15 @@ class DescribeProducersPartitionResult(_message.Message):
         partition: _builtins.int = ...,
         error: _errors_pb2.Error | None = ...,
         producers: _abc.Iterable[Global___ProducerState] | None = ...,
+        next_producer_id: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_next_producer_id", b"_next_producer_id", "error", b"error", "next_producer_id", b"next_producer_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "partition", b"partition", "producers", b"producers", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_next_producer_id", b"_next_producer_id", "error", b"error", "next_producer_id", b"next_producer_id", "partition", b"partition", "producers", b"producers", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__next_producer_id: _TypeAlias = _typing.Literal["next_producer_id"]  # noqa: Y015
+    _WhichOneofArgType__next_producer_id: _TypeAlias = _typing.Literal["_next_producer_id", b"_next_producer_id"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__next_producer_id) -> _WhichOneofReturnType__next_producer_id | None: ...
 
 Global___DescribeProducersPartitionResult: _TypeAlias = DescribeProducersPartitionResult  # noqa: Y015
 

@@ -162,7 +162,7 @@ async def test_a_fence_holds_at_the_next_leader(cluster: Cluster) -> None:
         [DescribeEntry(NAME, "")], [], Fence(NAMED, 4, 1000)
     )
     assert not isinstance(told, TidelogError)
-    assert [p[:3] for p in told] == [(NAMED, 4, 2)]
+    assert [p[:3] for p in told.producers] == [(NAMED, 4, 2)]
     await elected(cluster, follower, leader, epoch=6)
     assert code_of(await put(follower, sent_by(NAMED, 3))) is ErrorCode.FENCED_PRODUCER_EPOCH
     assert (await put(follower, sent_by(NAMED, 3, epoch=4))).appended is not None

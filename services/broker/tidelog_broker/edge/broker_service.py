@@ -11,6 +11,7 @@ import grpc.aio
 from tidelog.batch import NO_SEQUENCE
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_OFFSET, Acks, OffsetPosition, TopicPartition
+from tidelog.request_bounds import MAX_DESCRIBED_PRODUCERS
 from tidelog.rpc.abort import abort
 from tidelog.rpc.detached_records import AnyProduce, DetachedProduce, batches_of
 from tidelog.rpc.wire import batch_to_wire, error_to_wire
@@ -32,11 +33,12 @@ from tidelog_broker.requests.describe_producers import (
     DescribeOutcome,
     DescribeProducers,
     Fence,
+    Page,
 )
 from tidelog_broker.requests.list_offsets import ListOffsetsEntry
 from tidelog_broker.requests.produce import ProduceEntry, ProduceOutcome
 from tidelog_broker.requests.producer_ids import GivenProducer
-from tidelog_runtime.turns import ITEMS_PER_TURN, QUICK_ITEMS_PER_TURN, in_turns
+from tidelog_runtime.turns import ITEMS_PER_TURN, QUICK_ITEMS_PER_TURN, add_in_turns, in_turns
 
 # Each reads and checks a batch.
 SEARCHES_PER_TURN = 4
@@ -232,11 +234,12 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
         if request.HasField("fence"):
             wire = request.fence
             fence = Fence(wire.producer_id, wire.producer_epoch, wire.timeout_ms)
+        page = Page(min(request.page_size, MAX_DESCRIBED_PRODUCERS), request.from_producer_id)
         try:
-            outcomes = await self._describe_producers(entries, request.producer_ids, fence)
+            outcomes = await self._describe_producers(entries, request.producer_ids, fence, page)
         except TidelogError as error:
             await abort(context, error)
-        return pb.DescribeProducersResponse(partitions=await _described_all(entries, outcomes))
+        return await _described_all(entries, outcomes)
 
 
 def client_service(broker: Broker) -> BrokerService:
@@ -365,31 +368,23 @@ async def _add_topics(
 
 async def _described_all(
     entries: Sequence[DescribeEntry], outcomes: Sequence[DescribeOutcome]
-) -> list[pb.DescribeProducersPartitionResult]:
-    results: list[pb.DescribeProducersPartitionResult] = []
-    for entry, outcome in zip(entries, outcomes, strict=True):
-        states: list[pb.ProducerState] = []
-        if not isinstance(outcome, TidelogError):
-            states = await in_turns(_producer_state, outcome, QUICK_ITEMS_PER_TURN)
-        results.append(_described(entry, outcome, states))
-        if len(results) % ITEMS_PER_TURN == 0:
+) -> pb.DescribeProducersResponse:
+    """In place: a message that is made first and then added is copied once more."""
+    response = pb.DescribeProducersResponse()
+    for position, (entry, outcome) in enumerate(zip(entries, outcomes, strict=True), 1):
+        topic, partition = entry.name
+        result = response.partitions.add(topic=topic, partition=partition)
+        if isinstance(outcome, TidelogError):
+            result.error.CopyFrom(error_to_wire(outcome))
+        else:
+            await add_in_turns(
+                result.producers, _producer_state, outcome.producers, QUICK_ITEMS_PER_TURN
+            )
+            if outcome.next_id is not None:
+                result.next_producer_id = outcome.next_id
+        if position % ITEMS_PER_TURN == 0:
             await asyncio.sleep(0)
-    return results
-
-
-def _described(
-    entry: DescribeEntry, outcome: DescribeOutcome, states: Sequence[pb.ProducerState]
-) -> pb.DescribeProducersPartitionResult:
-    topic, partition = entry.name
-    if isinstance(outcome, TidelogError):
-        return pb.DescribeProducersPartitionResult(
-            topic=topic, partition=partition, error=error_to_wire(outcome)
-        )
-    return pb.DescribeProducersPartitionResult(
-        topic=topic,
-        partition=partition,
-        producers=states,
-    )
+    return response
 
 
 def _producer_state(producer: CommittedProducer) -> pb.ProducerState:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import FIRST_NAMED_PRODUCER_ID, Acks, TopicPartition
+from tidelog.request_bounds import MAX_DESCRIBED_PRODUCERS
 from tidelog_broker.log.errors import LogError
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.partition.producer_state import CommittedProducer
@@ -32,8 +34,26 @@ class Fence(NamedTuple):
     timeout_ms: int
 
 
-# The producers of one partition, or why they cannot be told.
-DescribeOutcome = Sequence[CommittedProducer] | TidelogError
+class Page(NamedTuple):
+    """Which part of the producers of each partition is described. `size`: how many are looked up in
+    all partitions together; 0: all, or the request is rejected. `from_id`: the least id."""
+
+    size: int = 0
+    from_id: int = 0
+
+
+EVERYTHING = Page()
+
+
+class DescribedProducers(NamedTuple):
+    """`next_id`: from where the next page of the partition begins; None: there is none."""
+
+    producers: Sequence[CommittedProducer]
+    next_id: int | None = None
+
+
+# Of one partition, or why its producers are unknown.
+DescribeOutcome = DescribedProducers | TidelogError
 
 
 class DescribeProducers:
@@ -47,15 +67,41 @@ class DescribeProducers:
         entries: Sequence[DescribeEntry],
         producer_ids: Collection[int],
         fence: Fence | None = None,
+        page: Page = EVERYTHING,
     ) -> list[DescribeOutcome]:
         """One outcome for each entry, in order. Raises INVALID_REQUEST for the whole."""
-        if fence is None:
-            return await self._describe_all(entries, producer_ids)
-        _require_valid(fence)
-        ids = producer_ids or (fence.producer_id,)
+        if fence is not None:
+            _require_valid(fence)
+            producer_ids = producer_ids or (fence.producer_id,)
+        self._require_bounded(entries, producer_ids, page)
+        errors: dict[int, TidelogError] = {}
+        epochs: dict[int, int] = {}
+        if fence is not None:
+            errors = await self._fence_all(entries, fence, epochs)
+        outcomes: list[DescribeOutcome] = []
+        left = page.size or MAX_DESCRIBED_PRODUCERS
+        in_turn = 0
+        for position, entry in enumerate(entries):
+            if position in errors:
+                outcomes.append(errors[position])
+                continue
+            described, looked_up = await self._describe(
+                entry, producer_ids, page.from_id, left, epochs.get(position)
+            )
+            outcomes.append(described)
+            left -= looked_up
+            in_turn += 10 + looked_up
+            if in_turn >= PRODUCERS_PER_TURN:
+                in_turn = 0
+                await asyncio.sleep(0)
+        return outcomes
+
+    async def _fence_all(
+        self, entries: Sequence[DescribeEntry], fence: Fence, epochs: dict[int, int]
+    ) -> dict[int, TidelogError]:
+        """Which partitions are not fenced, by position. Adds the leader epochs of all others."""
         errors: dict[int, TidelogError] = {}
         waits: dict[int, CommitWait] = {}
-        epochs: dict[int, int] = {}
         for position, entry in enumerate(entries):
             try:
                 partition = self._manager.partition(entry.name, entry.topic_id)
@@ -65,26 +111,39 @@ class DescribeProducers:
                 continue
             epochs[position] = partition.leader_epoch
             waits[position] = CommitWait(entry.name, self._purgatory.committed(partition, holds_at))
-        errors |= await settled(self._purgatory, waits, Acks.ALL, fence.timeout_ms)
-        return [
-            errors[position]
-            if position in errors
-            else await self._describe(entry, ids, fenced_in=epochs[position])
-            for position, entry in enumerate(entries)
-        ]
+        return errors | await settled(self._purgatory, waits, Acks.ALL, fence.timeout_ms)
 
-    async def _describe_all(
-        self, entries: Sequence[DescribeEntry], producer_ids: Collection[int]
-    ) -> list[DescribeOutcome]:
-        outcomes: list[DescribeOutcome] = []
-        looked_up = 0
-        for entry in entries:
-            outcomes.append(await self._describe(entry, producer_ids))
-            looked_up += 10 + len(producer_ids)
-            if looked_up >= PRODUCERS_PER_TURN:
-                looked_up = 0
-                await asyncio.sleep(0)
-        return outcomes
+    def _require_bounded(
+        self, entries: Sequence[DescribeEntry], producer_ids: Collection[int], page: Page
+    ) -> None:
+        """Raises INVALID_REQUEST."""
+        if len({entry.name for entry in entries}) < len(entries):
+            raise TidelogError(
+                ErrorCode.INVALID_REQUEST,
+                "a partition appears twice in one DescribeProducers request; name each once",
+            )
+        if page.size < 0 or page.from_id < 0:
+            raise TidelogError(
+                ErrorCode.INVALID_REQUEST,
+                f"page_size {page.size} and from_producer_id {page.from_id} must be 0 or more",
+            )
+        if page.size:
+            return
+        count = len(producer_ids) * len(entries) or sum(map(self._known, entries))
+        if count > MAX_DESCRIBED_PRODUCERS:
+            raise TidelogError(
+                ErrorCode.INVALID_REQUEST,
+                f"{count} producers of {len(entries)} partitions would be looked up; without a "
+                f"page_size at most {MAX_DESCRIBED_PRODUCERS} are: set one, or name fewer "
+                "partitions or producer_ids",
+            )
+
+    def _known(self, entry: DescribeEntry) -> int:
+        try:
+            partition = self._manager.partition(entry.name, entry.topic_id)
+        except TidelogError:
+            return 0
+        return partition.log.producers.states.count
 
     def _fence(self, partition: Partition, fence: Fence) -> int:
         self._manager.fence_former_holder(fence.producer_id, fence.producer_epoch)
@@ -96,17 +155,28 @@ class DescribeProducers:
             raise append_refused(self._manager, partition, error) from error
 
     async def _describe(
-        self, entry: DescribeEntry, producer_ids: Collection[int], fenced_in: int | None = None
-    ) -> DescribeOutcome:
+        self,
+        entry: DescribeEntry,
+        producer_ids: Collection[int],
+        from_id: int,
+        limit: int,
+        fenced_in: int | None,
+    ) -> tuple[DescribeOutcome, int]:
+        """And how many producers were looked up: at most `limit`. `fenced_in`: the leader epoch;
+        None: nothing was fenced."""
         try:
             partition = self._manager.partition(entry.name, entry.topic_id)
             if fenced_in not in (None, partition.leader_epoch):
                 return TidelogError(
                     ErrorCode.LEADER_CHANGED,
                     f"{entry.name} changed its leader since the producer was fenced; ask again",
-                )
+                ), 0
+            if limit <= 0:
+                return DescribedProducers([], from_id), 0
             known = partition.log.producers.states
-            wanted = sorted(set(producer_ids)) if producer_ids else known.ids
+            ids = sorted(set(producer_ids)) if producer_ids else known.ids
+            begin = bisect_left(ids, from_id)
+            wanted, rest = ids[begin : begin + limit], ids[begin + limit : begin + limit + 1]
             found: list[CommittedProducer] = []
             for first in range(0, len(wanted), PRODUCERS_PER_TURN):
                 found += partition.committed_producers(
@@ -115,9 +185,9 @@ class DescribeProducers:
                 )
                 if len(wanted) > PRODUCERS_PER_TURN:
                     await asyncio.sleep(0)
-            return found
+            return DescribedProducers(found, rest[0] if rest else None), len(wanted)
         except TidelogError as error:
-            return error
+            return error, 0
 
 
 def _require_valid(fence: Fence) -> None:

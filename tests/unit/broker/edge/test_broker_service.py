@@ -11,7 +11,7 @@ from tidelog import record_batch
 from tidelog.batch import is_fence, producer_crc32c
 from tidelog.client.descriptions import topic_from_wire
 from tidelog.errors import ErrorCode
-from tidelog.model import Batch
+from tidelog.model import Acks, Batch
 from tidelog.record_batch import without_deltas
 from tidelog.rpc.wire import batch_from_wire, batch_to_wire
 from tidelog.v1 import broker_pb2 as pb
@@ -42,7 +42,7 @@ from unit.broker.broker_parts import (
     partition_change,
     topic_change,
 )
-from unit.broker.fake_log import NAME, TOPIC_ID, epoch_of, state
+from unit.broker.fake_log import NAME, TOPIC_ID, epoch_of, sent_by, state
 
 ALONE = state(isr=(1,), replicas=(1,), min_isr=1)
 
@@ -402,6 +402,29 @@ async def describe(
     request = pb.DescribeProducersRequest(partitions=[partition], fence=fence)
     (result,) = (await edge.service.DescribeProducers(request, CONTEXT)).partitions
     return result
+
+
+async def test_producers_are_described_in_pages() -> None:
+    edge = Edge()
+    partition = await edge.replicas.lead(wanted=ALONE)
+    for producer in (7, 8, 9):
+        partition.append([sent_by(producer, 0)], Acks.LEADER, 5)
+    asked = [pb.DescribeProducersPartition(topic=NAME.topic)]
+    found = []
+    request = pb.DescribeProducersRequest(partitions=asked, page_size=2)
+    for next_id in (9, None):
+        (result,) = (await edge.service.DescribeProducers(request, CONTEXT)).partitions
+        found += [producer.producer_id for producer in result.producers]
+        assert (result.next_producer_id if result.HasField("next_producer_id") else None) == next_id
+        request.from_producer_id = result.next_producer_id
+    assert found == [7, 8, 9]
+
+
+async def test_a_partition_that_is_named_twice_is_not_described() -> None:
+    asked = [pb.DescribeProducersPartition(topic=NAME.topic)] * 2
+    request = pb.DescribeProducersRequest(partitions=asked)
+    with pytest.raises(AbortedError, match="appears twice"):
+        await Edge().service.DescribeProducers(request, CONTEXT)
 
 
 async def test_a_producer_gets_its_id_and_epoch() -> None:

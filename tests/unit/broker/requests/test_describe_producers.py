@@ -3,17 +3,20 @@ answered."""
 
 import asyncio
 from collections.abc import Sequence
+from itertools import chain
 
 import pytest
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import FIRST_NAMED_PRODUCER_ID, Acks, TopicPartition
 from tidelog_broker.partition.partition import Partition
+from tidelog_broker.requests import describe_producers
 from tidelog_broker.requests.describe_producers import (
     DescribeEntry,
     DescribeOutcome,
     DescribeProducers,
     Fence,
+    Page,
 )
 from unit.broker.broker_parts import Replicas, fetch_by, holder_change, settled
 from unit.broker.fake_log import NAME, TOPIC_ID, sent_by, state
@@ -49,7 +52,7 @@ def catch_up(partition: Partition) -> None:
 
 def told(outcome: DescribeOutcome) -> Sequence[tuple[int, int, int]]:
     assert not isinstance(outcome, TidelogError), outcome
-    return [producer[:3] for producer in outcome]
+    return [producer[:3] for producer in outcome.producers]
 
 
 def code_of(outcome: DescribeOutcome) -> ErrorCode:
@@ -95,6 +98,76 @@ async def test_one_partition_that_is_not_there_does_not_spoil_the_others() -> No
         first, second = await front.describe([nowhere, here], [], fence)
         assert code_of(first) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert not isinstance(second, TidelogError)
+
+
+# -- how many in one answer ----------------------------------------------------------------
+
+
+async def pages(front: Front, size: int, *ids: int) -> list[list[tuple[int, int]]]:
+    """Of partitions 0 and 1, which know three producers each: by partition and id."""
+    pending = {0: [0, 1]}
+    found = []
+    while pending:
+        from_id = min(pending)
+        numbers = pending.pop(from_id)
+        asked = [DescribeEntry(TopicPartition(NAME.topic, n), "") for n in numbers]
+        page = []
+        for number, outcome in zip(
+            numbers, await front.describe(asked, ids, None, Page(size, from_id)), strict=True
+        ):
+            assert not isinstance(outcome, TidelogError), outcome
+            page += [(number, p.producer_id) for p in outcome.producers]
+            if outcome.next_id is not None:
+                pending.setdefault(outcome.next_id, []).append(number)
+        found.append(page)
+    return found
+
+
+async def two_partitions() -> Front:
+    front = Front()
+    for partition in await front.replicas.take(ALONE, numbers=(0, 1)):
+        for producer in (7, 8, 9):
+            put(partition, producer, 0)
+    return front
+
+
+async def test_a_page_has_as_many_producers_as_it_may_and_the_next_goes_on_there() -> None:
+    front = await two_partitions()
+    assert await pages(front, 6) == [[(0, 7), (0, 8), (0, 9), (1, 7), (1, 8), (1, 9)]]
+    for size in range(1, 6):
+        found = await pages(front, size)
+        assert max(map(len, found)) <= size
+        assert sorted(chain(*found)) == [(n, p) for n in (0, 1) for p in (7, 8, 9)]
+
+
+async def test_ids_that_are_not_known_count_as_they_are_looked_up() -> None:
+    front = await two_partitions()
+    assert sorted(await pages(front, 2, 4, 5, 7, 10)) == [[], [], [(0, 7)], [(1, 7)]]
+
+
+async def test_without_pages_too_many_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    front = await two_partitions()
+    asked = [DescribeEntry(TopicPartition(NAME.topic, number), "") for number in (0, 1)]
+    for most, ids in ((6, ()), (6, (7, 8, 20))):
+        monkeypatch.setattr(describe_producers, "MAX_DESCRIBED_PRODUCERS", most)
+        await front.describe(asked, ids)
+        monkeypatch.setattr(describe_producers, "MAX_DESCRIBED_PRODUCERS", most - 1)
+        with pytest.raises(TidelogError, match="without a page_size at most 5 are") as caught:
+            await front.describe(asked, ids)
+        assert caught.value.code is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("page", [Page(-1), Page(1, -1)])
+async def test_a_page_of_less_than_nothing_is_rejected(page: Page) -> None:
+    with pytest.raises(TidelogError, match="must be 0 or more"):
+        await Front().describe([], [], None, page)
+
+
+async def test_a_partition_that_is_named_twice_rejects_the_request() -> None:
+    front = await two_partitions()
+    with pytest.raises(TidelogError, match="appears twice") as caught:
+        await front.describe([DescribeEntry(NAME, ""), DescribeEntry(NAME, TOPIC_ID)], [])
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
 
 
 # -- with a fence ------------------------------------------------------------------------
