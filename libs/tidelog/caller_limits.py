@@ -63,7 +63,7 @@ class _Caller:
 class LimitReached(NamedTuple):
     """A limit that an address is at. `limit`: its name; `value`: what it allows; `requests`: how
     many of this address were rejected by it since `since_ms`, the last at `last_ms` (both
-    milliseconds since 1970)."""
+    by the monotonic clock: when the wall clock jumps, no limit is reached or left)."""
 
     address: str
     limit: str

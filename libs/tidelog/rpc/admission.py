@@ -111,7 +111,7 @@ class Admission(HandlerWrapper):
                 for _ in check_in_slices(message):
                     await asyncio.sleep(0)
             reserved = RESERVED_FOR_INSPECTION if is_inspection else 0
-            self.callers.begin(peer, time.time_ns() // 1_000_000, reserved)
+            self.callers.begin(peer, time.monotonic_ns() // 1_000_000, reserved)
         except TidelogError as error:
             if error.code is not ErrorCode.TOO_MANY_REQUESTS:
                 self._log_rejection(error, peer)

@@ -172,7 +172,7 @@ class IdleConnections:
             if self._callers.is_busy(connection.peer):
                 continue
             if self._table.shut_down(connection, self._ports):
-                self._callers.closed(address_of(connection.peer), self._clock.wall_ms())
+                self._callers.closed(address_of(connection.peer), self._clock.monotonic_ms())
             if number % CLOSED_PER_TURN == 0:
                 await asyncio.sleep(0)
 

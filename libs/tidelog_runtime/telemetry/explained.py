@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Awaitable
 from typing import Protocol
 
@@ -31,7 +32,8 @@ class Explained:
 
     async def describe(self, request: StateRequest) -> ServiceState:
         state = await self._described.describe(request)
-        return dataclasses.replace(state, limited_clients=self._callers.limited(state.now_ms))
+        now_ms = time.monotonic_ns() // 1_000_000
+        return dataclasses.replace(state, limited_clients=self._callers.limited(now_ms))
 
     async def explain(self, scope: Scope, timeout_ms: int) -> Explanation:
         return await self._explainer.explain((), scope, timeout_ms, self.describe)

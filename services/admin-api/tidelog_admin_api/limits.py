@@ -85,7 +85,7 @@ class Usage:
 
 
 def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+    return time.monotonic_ns() // 1_000_000
 
 
 @contextmanager

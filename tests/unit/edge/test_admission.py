@@ -4,7 +4,6 @@ how many their client has. With a real server, whose service counts what reaches
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from importlib import import_module
@@ -279,7 +278,7 @@ async def test_a_client_at_its_limit_is_logged_once_and_can_still_describe_the_s
 ) -> None:
     class Described:
         async def describe(self, request: StateRequest) -> ServiceState:  # noqa: ARG002
-            return ServiceState("broker", 1, "b:1", "0", 0, time.time_ns() // 10**6, StoreHealth())
+            return ServiceState("broker", 1, "b:1", "0", 0, 0, StoreHealth())
 
     callers = new_callers(CallerLimits(max_requests_per_client=1))
     server, service = new_server(callers), Service()

@@ -117,7 +117,7 @@ async def test_idle_connections_beyond_the_limit_are_closed_and_busy_ones_are_no
         assert len(on.open()) == LIMIT + 6
         await on.step()
         assert on.callers.rejected["max_connections_per_client"] == 6
-        (reached,) = on.callers.reached(SystemClock().wall_ms())
+        (reached,) = on.callers.reached(SystemClock().monotonic_ms())
         assert (reached.address, reached.value) == (host.strip("[]"), LIMIT)
         # A gRPC client connects again by itself: the busy ones are those that were there.
         on.service.go.set()
