@@ -107,6 +107,7 @@ ENTRY_LIMITS = {
             "tidelog.v1.AddBrokersRequest.broker_ids",
             "tidelog.v1.AddPartitionsRequest.assignment",
             "tidelog.v1.AnnounceGatewayRequest.limited_clients",
+            "tidelog.v1.AnnounceGatewayRequest.pressures",
             "tidelog.v1.DescribeBrokersRequest.broker_ids",
             "tidelog.v1.DescribeProducersRequest.producer_ids",
             "tidelog.v1.DescribeRecoveryRequest.choices",
