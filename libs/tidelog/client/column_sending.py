@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tidelog.client.buffer_budget import BufferBudget
-from tidelog.client.delivery import BatchReport
+from tidelog.client.delivery import BatchReport, DeliveryFuture
 from tidelog.client.outgoing_records import OutgoingRecords
 from tidelog.client.partitioner import partition_for_key
 from tidelog.client.record_columns import RecordColumns, cut, split_by_key
@@ -36,7 +36,7 @@ class ColumnSending:
         topic: str,
         columns: RecordColumns,
         partition: int | None,
-        batches: list[asyncio.Future[BatchReport]],
+        batches: list[DeliveryFuture[BatchReport]],
     ) -> None:
         """Adds each batch to `batches` when it is made."""
         admission = self._admission

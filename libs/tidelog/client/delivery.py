@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator, Sequence
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 from tidelog.errors import TidelogError
 from tidelog.model import NO_EPOCH, NO_OFFSET, TopicPartition
+
+_Report = TypeVar("_Report")
 
 
 class Appended(NamedTuple):
@@ -45,12 +48,46 @@ class BatchReport(NamedTuple):
     error: TidelogError | None = None
 
 
+class DeliveryFuture(asyncio.Future[_Report]):
+    """What becomes of a record or batch, for any number of waits. Each `await` waits by itself:
+    one that is cancelled changes nothing for the others, and can be repeated. `cancel` does
+    nothing and returns False, because what was sent cannot be taken back."""
+
+    __slots__ = ()
+    # `gather` and `wait_for` cancel a future together with the wait for it. With this, asyncio does
+    # not take it for one (`asyncio.isfuture`), and awaits it in a task of its own, at some
+    # microseconds each. `asyncio.wait` makes no tasks: the cheap way to wait for many.
+    _asyncio_future_blocking = None  # type: ignore[assignment]
+
+    def cancel(self, msg: Any | None = None) -> bool:  # noqa: ARG002
+        return False
+
+    def __await__(self) -> Generator[Any, None, _Report]:
+        if not self.done():
+            waiter: asyncio.Future[None] = self.get_loop().create_future()
+            wake = partial(_wake, waiter)
+            self.add_done_callback(wake)
+            try:
+                yield from waiter
+            except BaseException:
+                self.remove_done_callback(wake)
+                raise
+        return self.result()
+
+    __iter__ = __await__
+
+
+def _wake(waiter: asyncio.Future[None], _: object) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
 class BatchDelivery:
     """The batches that one `send_many` made. Awaiting it gives their reports, in the order
     in which they were made, and raises the first error once all are settled. A wait that is
     cancelled changes nothing: it can be repeated, and the batches are delivered all the same."""
 
-    def __init__(self, batches: Sequence[asyncio.Future[BatchReport]]) -> None:
+    def __init__(self, batches: Sequence[DeliveryFuture[BatchReport]]) -> None:
         self.batches = batches
 
     def __await__(self) -> Generator[object, None, list[BatchReport]]:
@@ -66,8 +103,8 @@ class BatchDelivery:
 
 
 def settle(
-    batch: asyncio.Future[BatchReport] | None,
-    records: Sequence[asyncio.Future[Delivery]],
+    batch: DeliveryFuture[BatchReport] | None,
+    records: Sequence[DeliveryFuture[Delivery]],
     timestamps_ms: Sequence[int],
     partition: TopicPartition,
     count: int,
@@ -81,18 +118,15 @@ def settle(
         for record in records:
             if not record.done():
                 record.set_exception(outcome)
-        if batch is not None and not batch.done():
-            # Records that are waited for one by one have been told already.
-            if records:
-                batch.cancel()
-            else:
-                batch.set_exception(outcome)
+        # Records that are waited for one by one have been informed already.
+        if batch is not None and not records:
+            batch.set_exception(outcome)
         return report
     offset, leader_epoch, append_time_ms = outcome
     report = BatchReport(topic, number, offset, count, leader_epoch, append_time_ms)
     step = 0 if offset == NO_OFFSET else 1
     for position, record in enumerate(records):
-        if not record.done():  # whoever waited may have given up
+        if not record.done():
             at = offset + step * position
             record.set_result(Delivery(topic, number, at, timestamps_ms[position], leader_epoch))
     if batch is not None and not batch.done():

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
 
-from tidelog.client.delivery import Delivery
+from tidelog.client.delivery import Delivery, DeliveryFuture
 from tidelog.model import Codec, TopicPartition
 from tidelog.record_batch import EncodedRecords, Headers, encode_records
 from tidelog.record_limits import LOWEST_MAX_BATCH_RECORDS, RECORD_LIMITS
@@ -30,7 +29,7 @@ def record_bytes(key: bytes | None, value: bytes | None, headers: Headers) -> in
 
 
 # Key, value, headers, timestamp (milliseconds since 1970), and who waits for it.
-OpenRecord = tuple[bytes | None, bytes | None, Headers, int, asyncio.Future[Delivery]]
+OpenRecord = tuple[bytes | None, bytes | None, Headers, int, DeliveryFuture[Delivery]]
 
 
 @dataclass(slots=True, eq=False)
@@ -43,7 +42,7 @@ class OpenBatch:
     values: list[bytes | None] = field(default_factory=list)
     timestamps_ms: list[int] = field(default_factory=list)
     headers: dict[int, Headers] = field(default_factory=dict)
-    waiters: list[asyncio.Future[Delivery]] = field(default_factory=list)
+    waiters: list[DeliveryFuture[Delivery]] = field(default_factory=list)
     # Places of records that may go to any partition: without a key, and no partition was asked for.
     movable: list[int] = field(default_factory=list)
     size_bytes: int = 0

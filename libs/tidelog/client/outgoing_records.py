@@ -12,7 +12,14 @@ from typing import NamedTuple
 from tidelog.client.accumulator import Accumulator
 from tidelog.client.buffer_budget import BufferBudget
 from tidelog.client.cluster_metadata import ClusterMetadata
-from tidelog.client.delivery import BatchReport, Delivery, Outcome, mark_seen, settle
+from tidelog.client.delivery import (
+    BatchReport,
+    Delivery,
+    DeliveryFuture,
+    Outcome,
+    mark_seen,
+    settle,
+)
 from tidelog.client.metadata_cache import KnownTopic
 from tidelog.client.open_batches import OpenBatch, OpenBatches, OpenRecord
 from tidelog.client.partitioner import (
@@ -28,10 +35,10 @@ from tidelog.rpc.trace_context import captured
 
 
 class _Pending(NamedTuple):
-    """Of one sealed batch. `report` is the caller's, who may cancel it; `settled` is done once the
-    batch has an outcome, and no caller sees it."""
+    """Of one sealed batch. `report` is the caller's; `settled` is done once the batch has an
+    outcome, and no caller sees it."""
 
-    report: asyncio.Future[BatchReport]
+    report: DeliveryFuture[BatchReport]
     settled: asyncio.Future[None]
 
 
@@ -109,7 +116,7 @@ class OutgoingRecords:
         encoded: EncodedRecords,
         size: int,
         deadline_ms: int,
-    ) -> asyncio.Future[BatchReport]:
+    ) -> DeliveryFuture[BatchReport]:
         """A whole batch, behind what its partition has gathered. `chosen`: None where it may go
         to any partition."""
         shipment = Shipment(encoded, size, deadline_ms, trace_context=captured())
@@ -196,9 +203,9 @@ class OutgoingRecords:
             ),
         )
 
-    def _seal(self, partition: TopicPartition, shipment: Shipment) -> asyncio.Future[BatchReport]:
+    def _seal(self, partition: TopicPartition, shipment: Shipment) -> DeliveryFuture[BatchReport]:
         loop = asyncio.get_running_loop()
-        pending = _Pending(loop.create_future(), loop.create_future())
+        pending = _Pending(DeliveryFuture(loop=loop), loop.create_future())
         self._unsettled.add(pending.settled)
         self._ship(partition, shipment, pending)
         return pending.report
@@ -216,7 +223,7 @@ class OutgoingRecords:
     def _settled(
         self, partition: TopicPartition, shipment: Shipment, pending: _Pending, outcome: Outcome
     ) -> None:
-        report: asyncio.Future[BatchReport] | None = pending.report
+        report: DeliveryFuture[BatchReport] | None = pending.report
         moved = self._moved(partition, shipment, pending, outcome)
         if moved is not None:
             if moved.others is None:
@@ -251,10 +258,10 @@ class OutgoingRecords:
 
     def _report(
         self,
-        report: asyncio.Future[BatchReport] | None,
+        report: DeliveryFuture[BatchReport] | None,
         partition: TopicPartition,
         count: int,
-        waiters: Sequence[asyncio.Future[Delivery]],
+        waiters: Sequence[DeliveryFuture[Delivery]],
         timestamps_ms: Sequence[int],
         outcome: Outcome,
     ) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
-from tidelog.client.delivery import Delivery
+from tidelog.client.delivery import Delivery, DeliveryFuture
 from tidelog.record_batch import Columns, EncodedRecords, decode, encode_records
 from tidelog.rpc.trace_context import Metadata
 
@@ -22,7 +21,7 @@ class Shipment(NamedTuple):
     encoded: EncodedRecords
     size_bytes: int
     deadline_ms: int
-    waiters: Sequence[asyncio.Future[Delivery]] = ()
+    waiters: Sequence[DeliveryFuture[Delivery]] = ()
     timestamps_ms: Sequence[int] = ()
     movable: Sequence[int] = ()
     trace_context: Metadata | None = None

@@ -192,6 +192,23 @@ async def test_a_cancelled_call_raises_cancelled_error_and_leaves_the_client_usa
     await close_soon(client)
 
 
+@each_fault
+@each_call
+@on_virtual_time
+async def test_a_call_that_is_cancelled_changes_nothing_for_another_one_that_waits(
+    call: PublicCall, silent: bool
+) -> None:
+    client = new_client(call.client, Unwell(silent=silent))
+    begun_ms = virtual_clock().monotonic_ms()
+    given_up, other = (asyncio.create_task(call.start(client)) for _ in range(2))
+    await milliseconds(50)
+    given_up.cancel()
+    assert await outcome(other) in ("returned", "REQUEST_TIMED_OUT")
+    assert virtual_clock().monotonic_ms() - begun_ms <= LONGEST_MS
+    await asyncio.gather(given_up, return_exceptions=True)
+    await close_soon(client)
+
+
 @each_call
 @on_virtual_time
 async def test_a_call_that_is_cancelled_and_closed_at_once_is_cancelled(call: PublicCall) -> None:

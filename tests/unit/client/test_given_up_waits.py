@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -20,6 +21,124 @@ async def give_up(wait: Any, ms: int = 0) -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(ms / 1000):
             await wait
+
+
+async def delivery_of(producer: Producer, method: str) -> Any:
+    """What the user gets for one record."""
+    if method == "send":
+        return await producer.send("sea", b"a")
+    found = await producer.send_many("sea", [b"a"])
+    return found if method == "send_many" else found.batches[0]
+
+
+async def cancel_await(delivery: Any) -> None:
+    async def wait() -> None:
+        await delivery
+
+    task = asyncio.create_task(wait())
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+
+
+async def cancel_gather(delivery: Any) -> None:
+    gathered = asyncio.gather(delivery, delivery)
+    await asyncio.sleep(0)
+    gathered.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await gathered
+
+
+async def time_out_wait_for(delivery: Any) -> None:
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(delivery, 0.0001)
+
+
+async def time_out_as_completed(delivery: Any) -> None:
+    with pytest.raises(TimeoutError):
+        await next(iter(asyncio.as_completed([delivery], timeout=0.0001)))
+
+
+async def cancel_it(delivery: Any) -> None:
+    if isinstance(delivery, asyncio.Future):
+        assert not delivery.cancel()
+        assert not delivery.cancelled()
+
+
+WAYS_TO_GIVE_UP: list[Callable[[Any], Awaitable[None]]] = [
+    cancel_await,
+    cancel_gather,
+    cancel_it,
+    give_up,
+    time_out_as_completed,
+    time_out_wait_for,
+]
+
+
+@pytest.mark.parametrize("method", ["send", "send_many", "batches"])
+@pytest.mark.parametrize("way", WAYS_TO_GIVE_UP, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("fails", [False, True], ids=["delivered", "failed"])
+def test_a_wait_that_is_given_up_changes_nothing_for_others(
+    method: str, way: Callable[[Any], Awaitable[None]], fails: bool
+) -> None:
+    @story
+    async def test(world: World) -> None:
+        producer = world.producer(delivery_timeout_ms=3_000)
+        await warm(producer)
+        world.sea.leader = -1 if fails else 0
+        delivery = await delivery_of(producer, method)
+
+        async def wait() -> Any:
+            return await delivery
+
+        other = asyncio.create_task(wait())
+        await way(delivery)
+        assert not other.done()
+        ends = [*await asyncio.gather(other, delivery, wait(), return_exceptions=True)]
+        ends += await asyncio.gather(wait(), delivery, return_exceptions=True)
+        assert ends == [ends[0]] * 5
+        assert isinstance(ends[0], RequestTimedOutError) == fails
+        assert world.sea.values() == ([] if fails else [b"a"])
+        await producer.close()
+
+    test()
+
+
+@story
+async def test_what_send_returns_works_as_a_future(world: World) -> None:
+    producer = world.producer()
+    await warm(producer)
+    first, second = [await producer.send("sea", value) for value in (b"a", b"b")]
+    called: list[Any] = []
+    first.add_done_callback(called.append)
+    assert isinstance(first, asyncio.Future)
+    assert not first.done()
+    with pytest.raises(asyncio.InvalidStateError):
+        first.result()
+    done, pending = await asyncio.wait([first, second])
+    assert done == {first, second}
+    assert not pending
+    assert called == [first]
+    offsets = [first.result().offset, (await second).offset]
+    offsets += [found.offset for found in await asyncio.gather(first, second)]
+    offsets += [(await asyncio.shield(first)).offset, (await asyncio.wait_for(second, 1)).offset]
+    assert offsets == [0, 1] * 3
+    assert first.exception() is None
+    await producer.close()
+
+
+@story
+async def test_waits_that_are_given_up_leave_nothing_behind(world: World) -> None:
+    producer = world.producer()
+    await warm(producer)
+    world.broker.gate.clear()
+    delivery = await producer.send("sea", b"a")
+    for _ in range(10):
+        await give_up(delivery)
+    assert not delivery._callbacks
+    world.broker.gate.set()
+    await producer.close()
 
 
 @story
