@@ -36,12 +36,13 @@ from tidelog_runtime.replica_control import (
     StopPartition,
     StopReplicaCommand,
 )
-from tidelog_runtime.turns import QUICK_ITEMS_PER_TURN, add_in_turns, in_turns
+from tidelog_runtime.turns import ITEMS_PER_TURN, QUICK_ITEMS_PER_TURN, add_in_turns, in_turns
 
 # To read a state that is not known takes as long as to take so many that are; and so many members
 # or settings as long as one.
 _WORK_OF_NEW_STATE = 8
 _LISTED_PER_WORK = 4
+_EPOCHS_PER_ITEM = 8
 
 _Command = TypeVar("_Command", LeaderAndIsrCommand, StopReplicaCommand)
 StateAt = Callable[[TopicPartition, int], LeaderAndIsr | None]
@@ -328,8 +329,15 @@ async def describe_replicas_from_wire(wire: pb.DescribeReplicasRequest) -> Descr
         controller_id=wire.controller_id,
         controller_epoch=wire.controller_epoch,
         broker_epoch=wire.broker_epoch,
-        partitions=await in_turns(
-            lambda each: (each.topic_id, each.partition), wire.partitions, QUICK_ITEMS_PER_TURN
+        # Each once: a request of a few kB would have an answer of hundreds of MB otherwise.
+        partitions=list(
+            dict.fromkeys(
+                await in_turns(
+                    lambda each: (each.topic_id, each.partition),
+                    wire.partitions,
+                    QUICK_ITEMS_PER_TURN,
+                )
+            )
         ),
     )
 
@@ -341,9 +349,18 @@ async def describe_replicas_result_to_wire(
     if result.error is not None:
         return pb.DescribeReplicasResponse(error=error_to_wire(result.error))
     found = {(r.topic_id, r.partition): r for r in result.replicas}
-    return pb.DescribeReplicasResponse(
-        partitions=await in_turns(lambda key: _description(key, found.get(key)), asked)
-    )
+    wire = pb.DescribeReplicasResponse()
+    work = 0
+    for key in asked:
+        described = _description(key, found.get(key))
+        wire.partitions.append(described)
+        epochs = len(described.epochs) + len(described.before_cut.epochs)
+        # To list and to copy a few epochs takes as long as a replica that has one.
+        work += 1 + epochs // _EPOCHS_PER_ITEM
+        if work >= ITEMS_PER_TURN:
+            work = 0
+            await asyncio.sleep(0)
+    return wire
 
 
 def _description(key: tuple[str, int], found: ReplicaSummary | None) -> pb.ReplicaDescription:

@@ -394,6 +394,13 @@ async def test_descriptions_of_replicas_come_through_without_those_that_are_miss
     assert await codec.describe_replicas_result_from_wire(wire) == found
 
 
+async def test_a_replica_that_is_named_twice_is_described_once() -> None:
+    """The answer would have all epochs of its log as often."""
+    ask = DescribeReplicasCommand(1, 2, 13, [("i", 4), ("i", 5), ("i", 4)])
+    asked = await codec.describe_replicas_to_wire(ask)
+    assert (await codec.describe_replicas_from_wire(asked)).partitions == [("i", 4), ("i", 5)]
+
+
 def test_a_partition_without_a_leader_keeps_its_last_members() -> None:
     leaderless = schema.unassigned(schema.TopicEntry("i", 1, 3), (1, 2, 3), 2)
     assert (leaderless.leader, leaderless.isr, leaderless.leader_epoch) == (NO_LEADER, (), NO_EPOCH)

@@ -17,9 +17,11 @@ from tidelog_runtime import replica_control_codec
 from tidelog_runtime.metadata.schema import LeaderAndIsr, Member
 from tidelog_runtime.replica_control import (
     CommandResult,
+    DescribeReplicasResult,
     LeaderAndIsrCommand,
     PartitionCommand,
     PartitionResult,
+    ReplicaSummary,
 )
 from tidelog_runtime.turns import ITEMS_PER_TURN, QUICK_ITEMS_PER_TURN, in_turns
 from unit.loop_turns import Turns, in_one_turn
@@ -64,6 +66,17 @@ async def test_a_full_state_holds_up_neither_end() -> None:
         assert pauses <= turns.taken() <= pauses + 1
         assert await replica_control_codec.result_from_wire(answer) == result
         assert pauses <= turns.taken() <= pauses + 1
+
+
+async def test_descriptions_of_logs_with_many_epochs_hold_up_nobody() -> None:
+    epochs = tuple((epoch, epoch) for epoch in range(1_000))
+    logs = [ReplicaSummary(TOPIC_ID, n, 7, 0, 1_000, epochs) for n in range(ITEMS_PER_TURN)]
+    asked = [(log.topic_id, log.partition) for log in logs]
+    async with Turns() as turns:
+        found = DescribeReplicasResult(replicas=logs)
+        wire = await replica_control_codec.describe_replicas_result_to_wire(found, asked)
+        assert turns.taken() >= ITEMS_PER_TURN - 1
+    assert await replica_control_codec.describe_replicas_result_from_wire(wire) == found
 
 
 async def test_the_first_fetch_of_a_session_holds_up_neither_end() -> None:

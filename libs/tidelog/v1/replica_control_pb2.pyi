@@ -662,7 +662,9 @@ class DescribeReplicasResponse(_message.Message):
 
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaDescription]:
-        """One for each partition of the request, in its order; empty with an error."""
+        """One for each partition of the request, in its order; one that is named twice is described
+        once. Empty with an error.
+        """
 
     def __init__(
         self,

@@ -182,7 +182,8 @@ def _entry_from_wire(wire: pb.ReplicaFetchPartition) -> ReplicaFetchEntry:
     )
 
 
-def result_to_wire(result: ReplicaFetchResult) -> pb.ReplicaFetchPartitionResult:
+def _result_to_wire(result: ReplicaFetchResult) -> pb.ReplicaFetchPartitionResult:
+    """Without the producers, of which a partition has a hundred thousand."""
     topic_id, partition = result.replica
     answer = result.answer
     if answer is None:
@@ -206,55 +207,43 @@ def result_to_wire(result: ReplicaFetchResult) -> pb.ReplicaFetchPartitionResult
         log_start_offset=answer.log_start_offset,
         diverging=diverging,
         batches=[batch_to_wire(batch) for batch in answer.batches],
-        producers=None if answer.producers is None else _producers_to_wire(answer.producers),
     )
 
 
-def _producers_to_wire(states: ProducerStates) -> pb.ProducersBelow:
-    return pb.ProducersBelow(
-        producers=[
-            pb.ProducerProgress(
-                producer_id=producer_id,
-                producer_epoch=entry.producer_epoch,
-                last_sequence=entry.last_sequence,
-                end_offset=entry.end_offset,
-                last_append_time_ms=entry.last_append_time_ms,
-                epoch_start_sequence=(
-                    None
-                    if entry.epoch_start_sequence == NO_SEQUENCE
-                    else entry.epoch_start_sequence
-                ),
-                batches=[pb.RememberedBatch(**batch._asdict()) for batch in entry.batches],
+def _producer_to_wire(known: tuple[int, ProducerEntry]) -> pb.ProducerProgress:
+    producer_id, entry = known
+    return pb.ProducerProgress(
+        producer_id=producer_id,
+        producer_epoch=entry.producer_epoch,
+        last_sequence=entry.last_sequence,
+        end_offset=entry.end_offset,
+        last_append_time_ms=entry.last_append_time_ms,
+        epoch_start_sequence=(
+            None if entry.epoch_start_sequence == NO_SEQUENCE else entry.epoch_start_sequence
+        ),
+        batches=[pb.RememberedBatch(**batch._asdict()) for batch in entry.batches],
+    )
+
+
+def _producer_from_wire(wire: pb.ProducerProgress) -> tuple[int, ProducerEntry]:
+    has_start = wire.HasField("epoch_start_sequence")
+    return wire.producer_id, ProducerEntry(
+        wire.producer_epoch,
+        wire.last_sequence,
+        wire.end_offset,
+        wire.last_append_time_ms,
+        wire.epoch_start_sequence if has_start else NO_SEQUENCE,
+        tuple(
+            RememberedBatch(
+                b.base_sequence,
+                b.record_count,
+                b.base_offset,
+                b.leader_epoch,
+                b.append_time_ms,
+                b.producer_epoch,
             )
-            for producer_id, entry in states.entries
-        ]
-    )
-
-
-def _producers_from_wire(wire: pb.ProducersBelow) -> ProducerStates:
-    return ProducerStates(
-        (
-            p.producer_id,
-            ProducerEntry(
-                p.producer_epoch,
-                p.last_sequence,
-                p.end_offset,
-                p.last_append_time_ms,
-                p.epoch_start_sequence if p.HasField("epoch_start_sequence") else NO_SEQUENCE,
-                tuple(
-                    RememberedBatch(
-                        b.base_sequence,
-                        b.record_count,
-                        b.base_offset,
-                        b.leader_epoch,
-                        b.append_time_ms,
-                        b.producer_epoch,
-                    )
-                    for b in p.batches
-                ),
-            ),
-        )
-        for p in wire.producers
+            for b in wire.batches
+        ),
     )
 
 
@@ -271,9 +260,17 @@ def _result_from_wire(wire: pb.ReplicaFetchPartitionResult) -> ReplicaFetchResul
         wire.leader_epoch,
         [batch_from_wire(batch) for batch in wire.batches],
         diverging,
-        _producers_from_wire(wire.producers) if wire.HasField("producers") else None,
     )
     return ReplicaFetchResult(replica, answer, None, wire.log_start_offset)
+
+
+async def _with_producers(
+    result: ReplicaFetchResult, wire: pb.ReplicaFetchPartitionResult
+) -> ReplicaFetchResult:
+    if result.answer is None or not wire.HasField("producers"):
+        return result
+    entries = await in_turns(_producer_from_wire, wire.producers.producers)
+    return result._replace(answer=result.answer._replace(producers=ProducerStates(entries)))
 
 
 async def response_to_wire(response: ReplicaFetchResponse) -> pb.ReplicaFetchResponse:
@@ -294,14 +291,20 @@ async def response_to_wire(response: ReplicaFetchResponse) -> pb.ReplicaFetchRes
             for found in response.diverged
         ],
     )
-    await add_in_turns(wire.partitions, result_to_wire, response.results)
+    await add_in_turns(wire.partitions, _result_to_wire, response.results)
+    for result, added in zip(response.results, wire.partitions, strict=True):
+        if result.answer is not None and result.answer.producers is not None:
+            added.producers.SetInParent()
+            entries = result.answer.producers.entries
+            await add_in_turns(added.producers.producers, _producer_to_wire, entries)
     return wire
 
 
 async def response_from_wire(wire: pb.ReplicaFetchResponse) -> ReplicaFetchResponse:
+    results = await in_turns(_result_from_wire, wire.partitions)
     return ReplicaFetchResponse(
         error_from_wire(wire.error) if wire.HasField("error") else None,
-        await in_turns(_result_from_wire, wire.partitions),
+        [await _with_producers(*each) for each in zip(results, wire.partitions, strict=True)],
         wire.session_id,
         wire.now_ms,
         tuple(

@@ -336,11 +336,6 @@ class ProducerStates:
         return producer_epoch > entry.producer_epoch
 
     @property
-    def count(self) -> int:
-        """How many producers are known here."""
-        return len(self._entries)
-
-    @property
     def ids(self) -> list[int]:
         """Of all producers that are known here, in order."""
         return sorted(self._entries)

@@ -143,7 +143,7 @@ class DescribeProducers:
             partition = self._manager.partition(entry.name, entry.topic_id)
         except TidelogError:
             return 0
-        return partition.log.producers.states.count
+        return len(partition.log.producers.states)
 
     def _fence(self, partition: Partition, fence: Fence) -> int:
         self._manager.fence_former_holder(fence.producer_id, fence.producer_epoch)

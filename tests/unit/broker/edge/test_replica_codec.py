@@ -10,7 +10,6 @@ from tidelog_broker.edge.replica_codec import (
     request_to_wire,
     response_from_wire,
     response_to_wire,
-    result_to_wire,
 )
 from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
 from tidelog_broker.partition.producer_state import ProducerStates
@@ -25,8 +24,9 @@ from tidelog_broker.replication.transport import (
     ReplicaFetchResult,
     ReportedDigest,
 )
+from tidelog_runtime.turns import ITEMS_PER_TURN
 from unit.broker.fake_log import TOPIC_ID, sent_by, stamped
-from unit.loop_turns import in_one_turn
+from unit.loop_turns import Turns, in_one_turn
 
 KEY = ReplicaKey(TOPIC_ID, 3)
 
@@ -40,7 +40,7 @@ entries = st.builds(ReplicaFetchEntry, st.just(KEY), positions, st.integers(0, 2
 
 
 def over_the_wire(result: ReplicaFetchResult) -> ReplicaFetchResult:
-    wire = pb.ReplicaFetchResponse(partitions=[result_to_wire(result)])
+    wire = in_one_turn(response_to_wire(ReplicaFetchResponse(None, [result])))
     received = in_one_turn(
         response_from_wire(pb.ReplicaFetchResponse.FromString(wire.SerializeToString()))
     )
@@ -129,6 +129,23 @@ def test_a_divergence_arrives_also_where_no_epoch_is_shared() -> None:
     for end in (EpochEnd(4, 17), EpochEnd(-1, 0)):
         answer = FetchAnswer(1, 0, 5, [], end)
         assert over_the_wire(ReplicaFetchResult(KEY, answer, None, 0)).answer == answer
+
+
+async def test_many_producers_are_converted_in_turns() -> None:
+    known = ProducerStates()
+    for producer in range(1, 10 * ITEMS_PER_TURN):
+        batch = sent_by(producer, 0)
+        known.note(stamp(batch, base_offset=producer, leader_epoch=4, append_time_ms=9).header)
+    answer = FetchAnswer(1, 0, 5, [], None, known)
+    response = ReplicaFetchResponse(None, [ReplicaFetchResult(KEY, answer, None, 0)])
+    async with Turns() as turns:
+        wire = await response_to_wire(response)
+        assert turns.taken() >= 9
+        (received,) = (await response_from_wire(wire)).results
+        assert turns.taken() >= 9
+    assert received.answer is not None
+    assert received.answer.producers is not None
+    assert received.answer.producers.entries == known.entries
 
 
 def test_the_producers_below_the_start_arrive_and_none_are_not_unknown_ones() -> None:
