@@ -76,6 +76,16 @@ async def test_of_the_clients_at_a_limit_of_a_gateway_the_last_one_is_named(
     assert await told(opened, "parts/gateways", "limitedText", given) == text
 
 
+async def test_what_a_gateway_is_short_of_is_named(opened: Console) -> None:
+    given = [
+        {"resource": "open_files", "used": 1_020, "limit": 1_024},
+        {"resource": "memory", "used": 95, "limit": 100},
+    ]
+    text = "open_files 1,020 of 1,024, memory 95 of 100"
+    assert await told(opened, "parts/gateways", "shortText", given) == text
+    assert await told(opened, "parts/gateways", "shortText", []) == "–"
+
+
 @pytest.mark.parametrize(
     ("changed", "tone", "short"),
     [

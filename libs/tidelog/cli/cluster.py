@@ -37,7 +37,8 @@ def cluster() -> None:
         "[broker_id, address, rack, broker_epoch, status (running, stopping, gone), state (a "
         "deprecated alias of status, for one release), leaders, replicas], gateways [address, "
         "host, pid, version, started_at_ms, last_heard_ms, state "
-        "(alive, silent, stopped), limited_clients [address, limit, value, rejected, last_ms]], "
+        "(alive, silent, stopped), limited_clients [address, limit, value, rejected, last_ms], "
+        "pressures [resource, used, limit, since_ms, detail]], "
         "topics, internal_topics, and of all of them partitions, "
         "without_leader, below_min_isr, under_replicated.",
     )
@@ -81,7 +82,9 @@ def _gateways_text(gateways: list[AnnouncedGateway]) -> str:
     for gateway in gateways:
         state = state_of(gateway)
         for_ms = f" for {span(gateway.last_heard_ms)}" if state == SILENT else ""
-        texts.append(f"{gateway.address} on {gateway.host} is {state}{for_ms}")
+        short = listed(f"{p.resource} ({p.used:,} of {p.limit:,})" for p in gateway.pressures)
+        short_of = f", short of {short}" if gateway.pressures else ""
+        texts.append(f"{gateway.address} on {gateway.host} is {state}{for_ms}{short_of}")
     return listed(texts)
 
 

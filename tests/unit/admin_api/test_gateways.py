@@ -9,6 +9,7 @@ from tidelog.caller_limits import LimitedClient
 from tidelog.client.service_states import ToldStates
 from tidelog.inspection.gateways import GATEWAY_SILENT_MS, AnnouncedGateway
 from tidelog.inspection.model import ControllerState, ServiceState, StateRequest, StoreHealth
+from tidelog.inspection.pressures import ResourcePressure
 from unit.admin_api.fakes import FakeCluster
 
 LIMITED = LimitedClient("10.0.0.7", "max_requests_per_client", 128, 5, 900)
@@ -62,6 +63,7 @@ async def test_gateways_are_listed_page_by_page_as_the_controller_that_heard_the
         "last_heard_ms": 40,
         "state": "alive",
         "limited_clients": [],
+        "pressures": [],
     }
     assert rest["next_page_token"] == ""
     assert fake_cluster.states.requests[0] == StateRequest(services_only=True)
@@ -81,6 +83,18 @@ async def test_clients_at_a_limit_are_named_with_the_gateway(
             "rejected": 5,
             "last_ms": 900,
         }
+    ]
+
+
+async def test_what_a_gateway_is_short_of_is_named_with_it(
+    gateway: httpx.AsyncClient, fake_cluster: FakeCluster
+) -> None:
+    files = ResourcePressure("open_files", 90, 100, 5, "why")
+    short = gateway_at("gate:1", 9, pressures=(files,))
+    fake_cluster.states.told = ToldStates((controller(1, short),), ())
+    [item] = (await gateway.get("/v1/gateways")).json()["items"]
+    assert item["pressures"] == [
+        {"resource": "open_files", "used": 90, "limit": 100, "since_ms": 5, "detail": "why"}
     ]
 
 

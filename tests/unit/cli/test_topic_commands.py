@@ -10,8 +10,11 @@ from tidelog.cli.exit_status import ExitStatus
 from tidelog.cli.session import Session
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.gateways import AnnouncedGateway
+from tidelog.inspection.pressures import ResourcePressure
 from tidelog.model import NO_LEADER
 from unit.cli.conftest import Commands
+
+FILES = ResourcePressure("open_files", 1_020, 1_024, 5)
 
 
 def test_the_cluster_is_described(commands: Commands) -> None:
@@ -36,15 +39,17 @@ def test_the_cluster_is_described_with_its_gateways(
     async def gateways(*_: object) -> list[AnnouncedGateway]:
         return [
             AnnouncedGateway("a:7600", "one", 7, "0.1.0", 5, 900),
-            AnnouncedGateway("b:7600", "two", 8, "0.1.0", 5, 75_000),
+            AnnouncedGateway("b:7600", "two", 8, "0.1.0", 5, 75_000, pressures=(FILES,)),
         ]
 
     monkeypatch.setattr(Session, "gateways", gateways)
     described = commands.run("cluster", "describe").stdout
     assert "Gateways    a:7600 on one is alive, b:7600 on two is silent for 1 min 15 s" in described
+    assert "for 1 min 15 s, short of open_files (1,020 of 1,024)" in described
     document = json.loads(commands.run("cluster", "describe", "--json").stdout)
     assert [gateway["state"] for gateway in document["gateways"]] == ["alive", "silent"]
     assert document["gateways"][0]["pid"] == 7
+    assert document["gateways"][1]["pressures"][0]["resource"] == "open_files"
 
 
 def test_options_may_stand_before_the_command(commands: Commands) -> None:

@@ -73,8 +73,12 @@ def _standby_without(view: ClusterView) -> str:
 
 
 def root_of(view: ClusterView, service: SilentService) -> str:
-    """What a silent controller is short of, as `because` names it; empty: nothing."""
+    """What a silent controller is short of, as `because` names it; empty: nothing. Requests to one
+    at its memory limit may fail."""
+    known = view.controller_pressures.get(service.id, {})
     resource = view.silenced_by(service)
+    if not resource and MEMORY in known and service.listening is not Listening.REFUSES:
+        resource = MEMORY
     return f"{pressures.CAUSES[resource]} of controller {service.id}" if resource else ""
 
 

@@ -15,6 +15,16 @@ class LimitedClient(AnswerBody):
     last_ms: int = Field(description="milliseconds since the last of them")
 
 
+class ResourcePressure(AnswerBody):
+    resource: str = Field(description="open_files, memory, cpu, or connections of one client")
+    used: int = Field(
+        description="files, bytes, connections, or milliseconds of waiting for the CPU in `limit`"
+    )
+    limit: int
+    since_ms: int = Field(description="wall clock of the gateway, milliseconds since 1970")
+    detail: str = Field(description="what uses it; empty: not known")
+
+
 class AnnouncedGateway(AnswerBody):
     address: str = Field(description="host:port at which others reach it")
     host: str = Field(description="its machine or container")
@@ -27,6 +37,9 @@ class AnnouncedGateway(AnswerBody):
     state: str = Field(description="alive; silent: for 10 seconds or longer; stopped: in order")
     limited_clients: list[LimitedClient] = Field(
         description="those at a limit of it within the last minute, at most 10, the last one first"
+    )
+    pressures: list[ResourcePressure] = Field(
+        description="resources of which it was short when it was heard last"
     )
 
 
@@ -42,6 +55,7 @@ class GatewayPage(AnswerBody):
                 "last_heard_ms": 900,
                 "state": "alive",
                 "limited_clients": [],
+                "pressures": [],
             }
         ],
         next_page_token="",

@@ -94,6 +94,17 @@ def test_an_active_controller_that_gets_no_cpu_is_starved(cluster: DescribedClus
     assert starved.summary.endswith("it is active, and cannot be asked in time")
 
 
+def test_requests_to_an_active_controller_at_its_memory_limit_fail_for_that_reason(
+    cluster: DescribedCluster,
+) -> None:
+    short(cluster, 1, "memory", 99, 100)
+    active_is_silent(cluster, Listening.ERRS)
+    findings = cluster.explain()
+    assert causes_of(findings) == ["controller_unreachable", "memory_short"]
+    assert findings[0].because == ("memory_short of controller 1",)
+    assert findings[0].next_step.startswith("See memory_short of controller 1.")
+
+
 def test_controllers_that_lost_their_leases_for_lack_of_cpu_are_why_none_is_active(
     cluster: DescribedCluster,
 ) -> None:

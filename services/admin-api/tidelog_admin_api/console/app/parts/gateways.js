@@ -25,6 +25,11 @@ export function limitedText(clients) {
   return `${last.address} at ${last.limit} (${number(last.value)})${others}`;
 }
 
+/** Of a resource that a gateway is short of, as "open_files 1,020 of 1,024". */
+export function shortText(pressures) {
+  return pressures.map((p) => `${p.resource} ${number(p.used)} of ${number(p.limit)}`).join(", ") || NONE;
+}
+
 function Gateways({ gateways }) {
   const columns = [
     { name: "Address", value: (g) => g.address },
@@ -34,6 +39,7 @@ function Gateways({ gateways }) {
     { name: "Started", width: "180px", value: (g) => g.started_at_ms, show: (g) => exactTime(g.started_at_ms) },
     { name: "Release", width: "90px", value: (g) => g.version },
     { name: "Clients at a limit", value: (g) => g.limited_clients.length, show: (g) => limitedText(g.limited_clients) },
+    { name: "Short of", value: (g) => g.pressures.length, show: (g) => shortText(g.pressures) },
   ];
   return html`<${Table} label="Gateways" columns=${columns} rows=${gateways} rowKey=${(g) => `${g.address} ${g.host}`} sortedBy="Address" empty="No gateway has announced itself." />`;
 }
