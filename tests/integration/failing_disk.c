@@ -1,6 +1,6 @@
 /* A disk that is slow, has no inodes or is read-only: preloaded into a broker, this delays or
    rejects what the broker asks of files below $FAILING_DISKS/<name>/, as $FAILING_DISKS/<name>.disk
-   says: "DELAY_MS CREATE_ERRNO WRITE_ERRNO". Without that file all calls are the kernel's alone. */
+   says: "SYNC_MS CREATE_ERRNO WRITE_ERRNO WRITE_MS". Without that file all calls are the kernel's alone. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -17,14 +17,14 @@
 #include <unistd.h>
 
 struct faults {
-  long delay_ms;
+  long sync_ms, write_ms;
   int create_errno, write_errno;
 };
 
 #define KERNELS(name) __typeof__(&name) kernels = (__typeof__(&name))dlsym(RTLD_NEXT, #name)
 
 static struct faults of_path(const char *path) {
-  struct faults found = {0, 0, 0};
+  struct faults found = {0, 0, 0, 0};
   const char *root = getenv("FAILING_DISKS");
   char control[PATH_MAX], text[64];
   size_t prefix = root == NULL ? 0 : strlen(root);
@@ -37,7 +37,8 @@ static struct faults of_path(const char *path) {
   ssize_t length = read(file, text, sizeof text - 1);
   close(file);
   text[length > 0 ? length : 0] = '\0';
-  sscanf(text, "%ld %d %d", &found.delay_ms, &found.create_errno, &found.write_errno);
+  sscanf(text, "%ld %d %d %ld", &found.sync_ms, &found.create_errno, &found.write_errno,
+         &found.write_ms);
   return found;
 }
 
@@ -49,8 +50,7 @@ static struct faults of_file(int descriptor) {
   return of_path(path);
 }
 
-static void wait_for_disk(int descriptor) {
-  long ms = of_file(descriptor).delay_ms;
+static void wait_for_disk(long ms) {
   struct timespec span = {ms / 1000, ms % 1000 * 1000000};
   if (ms > 0) nanosleep(&span, NULL);
 }
@@ -91,7 +91,9 @@ int mkdir(const char *path, mode_t mode) {
 #define WRITE(name, offset)                                                                \
   ssize_t name(int file, const struct iovec *parts, int count, offset at, int flags) {    \
     KERNELS(name);                                                                         \
-    if (rejects(of_file(file).write_errno)) return -1;                                     \
+    struct faults faults = of_file(file);                                                  \
+    wait_for_disk(faults.write_ms);                                                        \
+    if (rejects(faults.write_errno)) return -1;                                            \
     return kernels(file, parts, count, at, flags);                                         \
   }
 
@@ -102,7 +104,7 @@ WRITE(pwritev64v2, off64_t)
 #define SYNC(name)                                           \
   int name(int descriptor) {                                 \
     KERNELS(name);                                           \
-    wait_for_disk(descriptor);                               \
+    wait_for_disk(of_file(descriptor).sync_ms);              \
     return kernels(descriptor);                              \
   }
 

@@ -57,17 +57,25 @@ class Preloaded:
         self._brokers = brokers
         self.variables = {"LD_PRELOAD": str(library), "FAILING_DISKS": str(brokers)}
 
-    def slow(self, broker_id: int, sync_ms: int) -> None:
-        self.set(broker_id, sync_ms)
+    def slow(self, broker_id: int, sync_ms: int = 0, write_ms: int = 0) -> None:
+        self.set(broker_id, sync_ms, write_ms=write_ms)
 
     def sound(self, broker_id: int) -> None:
         self._control(broker_id).unlink(missing_ok=True)
 
-    def set(self, broker_id: int, sync_ms: int = 0, create: int = 0, write: int = 0) -> None:
-        """`create`, `write`: error numbers; 0: it is done."""
+    def set(
+        self,
+        broker_id: int,
+        sync_ms: int = 0,
+        create: int = 0,
+        write: int = 0,
+        write_ms: int = 0,
+    ) -> None:
+        """`sync_ms`, `write_ms`: how long each takes, of writes those to open logs.
+        `create`, `write`: error numbers; 0: it is done."""
         control = self._control(broker_id)
         new = control.with_suffix(".new")
-        new.write_text(f"{sync_ms} {create} {write}")
+        new.write_text(f"{sync_ms} {create} {write} {write_ms}")
         new.replace(control)
 
     def _control(self, broker_id: int) -> Path:

@@ -40,7 +40,7 @@ from tidelog_runtime.demo.replicas import find_replica
 from tidelog_runtime.local.cluster import LocalCluster
 
 FAILING, SLOW, WELL = 1, 2, 3
-SYNC_MS = 1_500
+SYNC_MS = WRITE_MS = 1_500
 # Of which some are in the newest of several segments.
 RECORDS = 34
 VALUE = bytes(range(256)) * 24
@@ -120,6 +120,26 @@ async def test_a_disk_without_inodes_beside_a_slow_one(world: World) -> None:
         await creating
         await until_in_sync(cluster, topic, partitions=3)
         await until_gone(cluster, "disk_slow")
+
+
+async def test_writes_that_are_slow_beside_a_missing_standby(world: World) -> None:
+    """They hold up all that the broker does, so that it answers nobody."""
+    cluster, topic = world.cluster, new_name("slow-writes")
+    await create_topic(cluster, topic, 3)
+    await until_in_sync(cluster, topic)
+    async with without_standby(cluster), written(cluster, f"{topic}/0"):
+        world.preloaded.slow(SLOW, write_ms=WRITE_MS)
+        found = await until_found(cluster, ("disk_slow", SLOW), ("no_standby", -1))
+        slow = the(found, "disk_slow")
+        silent = {("broker_unreachable", SLOW), ("broker_paused", SLOW), ("broker_busy", SLOW)}
+        assert f"the disk of broker {SLOW} is slow: a write takes" in slow.summary
+        assert not causes_of(found) & silent
+        assert_not_blamed(found, world.by_leader[WELL])
+
+        assert "End what slows it" in slow.next_step
+        world.preloaded.sound(SLOW)
+        await until_gone(cluster, "disk_slow")
+    await until_in_sync(cluster, topic)
 
 
 async def replicas_to_damage(world: World) -> tuple[str, list[int], list[Path]]:

@@ -85,13 +85,13 @@ def test_a_throttled_control_group_is_named() -> None:
 def test_a_disk_is_slow_from_a_second_on() -> None:
     judge = PressureJudge()
     found = [
-        judge.take(Usage(sync_ms=sync_ms), at_ms, at_ms)
-        for at_ms, sync_ms in enumerate((999, 1_000, 600, 400))
+        judge.take(Usage(disk_ms=disk_ms, disk_operation="write"), at_ms, at_ms)
+        for at_ms, disk_ms in enumerate((999, 1_000, 600, 400))
     ]
-    assert [[(p.resource, p.used, p.since_ms) for p in look] for look in found] == [
+    assert [[(p.resource, p.used, p.since_ms, p.detail) for p in look] for look in found] == [
         [],
-        [("disk", 1_000, 1)],
-        [("disk", 600, 1)],
+        [("disk", 1_000, 1, "write")],
+        [("disk", 600, 1, "write")],
         [],
     ]
 
@@ -126,7 +126,7 @@ def test_for_how_long_it_stood_still_is_part_of_what_it_uses() -> None:
     meter = StandstillMeter()
     meter.total_ms = 7_000
     usage = look_at_process(standstill=meter)
-    assert (usage.stood_still_ms, usage.sync_ms) == (7_000, 0)
+    assert (usage.stood_still_ms, usage.disk_ms) == (7_000, 0)
 
 
 def test_pressures_come_back_from_the_store() -> None:
@@ -265,6 +265,7 @@ def test_a_gap_of_a_second_is_remembered_with_all_of_its_length() -> None:
     meter.take(7_000, 100, now_ms - 500)
     [standstill] = meter.recent()
     assert standstill.for_ms == 6_800
+    assert [ended - began for began, ended in meter.gaps()][-1:] == [6_800]
     assert 500 <= standstill.ago_ms < 60_000
 
 

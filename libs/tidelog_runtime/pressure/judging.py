@@ -10,8 +10,8 @@ from tidelog_runtime.pressure.records import Pressure
 
 OPEN_FILES, MEMORY, CPU, CONNECTIONS = "open_files", "memory", "cpu", "connections"
 DISK = "disk"
-# A disk that takes longer to sync is slow. Rotating disks under load take a tenth of it.
-SLOW_SYNC_MS = 1_000
+# A disk that takes longer for a sync or a write is slow. Rotating disks under load take a tenth.
+SLOW_DISK_MS = 1_000
 # In percent of the limit: a shortage begins at the first, and ends below the second, so that it
 # does not come and go with each connection.
 BEGINS_PERCENT = {OPEN_FILES: 80, MEMORY: 90, CPU: 60, CONNECTIONS: 80, DISK: 100}
@@ -25,7 +25,8 @@ class Usage:
     """`cpu_wait_ms`: growing, for how long the event loop's thread was ready to run and got no CPU.
     `throttled_periods`, `periods`: growing, of the control group. `stood_still_ms`: growing, for
     how long the process did not run at all. `top_peer`: the address that most of the connections
-    come from, where there are many. `sync_ms`: that a sync of the disk takes."""
+    come from, where there are many. `disk_ms`: that the disk takes for `disk_operation`, at which
+    it is the slowest."""
 
     open_files: int = 0
     open_files_limit: int = 0
@@ -37,7 +38,8 @@ class Usage:
     cpu_wait_ms: int = 0
     throttled_periods: int = 0
     periods: int = 0
-    sync_ms: int = 0
+    disk_ms: int = 0
+    disk_operation: str = ""
     stood_still_ms: int = 0
 
 
@@ -71,7 +73,7 @@ class PressureJudge:
         of_one = f"from {usage.top_peer}"
         yield CONNECTIONS, usage.top_peer_connections, self._max_connections, of_one
         yield MEMORY, usage.memory_bytes, usage.memory_limit_bytes, ""
-        yield DISK, usage.sync_ms, SLOW_SYNC_MS, ""
+        yield DISK, usage.disk_ms, SLOW_DISK_MS, usage.disk_operation
         began_ms, before = self._looks[0]
         passed_ms = now_ms - began_ms
         if passed_ms < CPU_WINDOW_MS * 9 // 10:

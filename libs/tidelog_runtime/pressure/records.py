@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 class Pressure(NamedTuple):
     """`used` and `limit`: files, bytes, of the CPU milliseconds of waiting in as many that
-    passed, or of the disk the milliseconds that a sync takes and those from which on it is slow.
-    `detail`: what uses it, for people; may be empty."""
+    passed, or of the disk the milliseconds that an operation takes and those of a slow one.
+    `detail`: what uses it, for people, or of the disk that operation; may be empty."""
 
     resource: str
     used: int

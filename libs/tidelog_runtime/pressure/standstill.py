@@ -17,6 +17,8 @@ MAX_GAP_MS = 2_000
 STANDSTILL_MS = 1_000
 REMEMBERED_MS = 120_000
 MAX_REMEMBERED = 100
+# As many as a minute can have.
+MAX_GAPS = 300
 
 
 def gap_ms(elapsed_ms: int, cpu_ms: int) -> int:
@@ -50,6 +52,8 @@ class StandstillMeter:
         self.total_ms = 0
         # How long each was, and when it ended (monotonic).
         self._standstills: deque[tuple[int, int]] = deque(maxlen=MAX_REMEMBERED)
+        # From when to when, shorter ones as well.
+        self._gaps: deque[tuple[int, int]] = deque(maxlen=MAX_GAPS)
 
     def start(self) -> None:
         self._thread.start()
@@ -64,10 +68,17 @@ class StandstillMeter:
         found = [Standstill(ms, now_ms - ended_ms) for ms, ended_ms in tuple(self._standstills)]
         return [each for each in found if each.ago_ms < REMEMBERED_MS]
 
+    def gaps(self) -> list[tuple[int, int]]:
+        """When the process did not run for INTERVAL_MS or longer: begin and end (monotonic, ms)
+        of each, the oldest first; at most MAX_GAPS. From any thread."""
+        return list(self._gaps)
+
     def take(self, elapsed_ms: int, cpu_ms: int, now_ms: int) -> None:
         """A sleep of INTERVAL_MS that has just ended."""
         self.total_ms += gap_ms(elapsed_ms, cpu_ms)
         late_ms = late_by_ms(elapsed_ms, cpu_ms)
+        if late_ms >= INTERVAL_MS:
+            self._gaps.append((now_ms - late_ms, now_ms))
         if late_ms >= STANDSTILL_MS:
             self._standstills.append((late_ms, now_ms))
 

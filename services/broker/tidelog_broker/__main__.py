@@ -74,8 +74,8 @@ from tidelog_broker.storage.data_directory import (
     DataDirectoryError,
     stored_identity,
 )
+from tidelog_broker.storage.disk_times import DiskTimes
 from tidelog_broker.storage.disk_use import disk_use
-from tidelog_broker.storage.sync_times import SyncTimes
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.config import load
 from tidelog_runtime.external_addresses import ExternalAddresses
@@ -85,6 +85,7 @@ from tidelog_runtime.metadata.etcd import EtcdStore
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.store import StoreError
 from tidelog_runtime.pressure.idle_connections import closing_idle_connections
+from tidelog_runtime.pressure.judging import Usage
 from tidelog_runtime.pressure.reporting import (
     HasRegistered,
     PressureReports,
@@ -164,13 +165,13 @@ class Parts(NamedTuple):
     broker: Broker
     metrics: BrokerMetrics | None
     callers: Callers
-    sync_times: SyncTimes
+    disk_times: DiskTimes
 
 
 def new_broker(config: BrokerConfig) -> Parts:
     clock, rng = SystemClock(), random.SystemRandom()
-    sync_times = SyncTimes(clock)
-    disk = with_reserve(OsDisk(sync_times.timed), PurePath(config.data_dir), clock)
+    disk_times = DiskTimes(clock)
+    disk = with_reserve(OsDisk(disk_times.timed), PurePath(config.data_dir), clock)
     state_changes = StateChangeLog(config.service, clock)
     metrics = None
     if config.metrics_address is not None:
@@ -205,7 +206,7 @@ def new_broker(config: BrokerConfig) -> Parts:
     broker.faults.prepare_end(config.shutdown_timeout_ms / 1_000 + END_AFTER_FAULT_S)
     if metrics is not None:
         metrics.watch(broker.store)
-    return Parts(broker, metrics, new_callers(config.caller_limits), sync_times)
+    return Parts(broker, metrics, new_callers(config.caller_limits), disk_times)
 
 
 def add_services(
@@ -370,14 +371,20 @@ async def run(config: BrokerConfig) -> int:
 
 def pressure_reports(config: BrokerConfig, parts: Parts, ports: Sequence[int]) -> PressureReports:
     """`ports`: those that it listens on."""
-    broker, sync_times = parts.broker, parts.sync_times
+    broker, disk_times = parts.broker, parts.disk_times
     key = Keys(config.cluster).pressure(config.broker_id)
     standstill = StandstillMeter()
+
+    def usage() -> Usage:
+        disk_ms, operation = disk_times.typical(standstill.gaps())
+        used = look_at_process(ports, standstill)
+        return replace(used, disk_ms=disk_ms, disk_operation=operation)
+
     reports = PressureReports(
         broker.store,
         key,
         SystemClock(),
-        lambda: replace(look_at_process(ports, standstill), sync_ms=sync_times.typical_ms()),
+        usage,
         HasRegistered(lambda: config.broker_id in broker.cache.brokers),
         config.max_connections_per_client,
         standstill,

@@ -19,6 +19,8 @@ CAUSES = {
     CONNECTIONS: causes.MANY_CONNECTIONS,
     DISK: causes.DISK_SLOW,
 }
+# What a disk is slow at by the word of a broker that says no more.
+_SYNC = "sync"
 _RESOURCES = {cause: resource for resource, cause in CAUSES.items()}
 
 _STEPS = {
@@ -94,6 +96,10 @@ def why_silent(view: ClusterView, broker_id: int) -> Reason | None:
         return unconnected
     if view.pressure(broker_id, CPU) is not None:
         return Reason(Root(causes.CPU_STARVED, broker_id), "gets too little CPU to answer in time")
+    # Writes to logs hold up all that its process does, and syncs do not.
+    disk = view.pressure(broker_id, DISK)
+    if disk is not None and disk.detail not in ("", _SYNC):
+        return Reason(Root(causes.DISK_SLOW, broker_id), "waits for its slow disk")
     return None
 
 
@@ -131,7 +137,9 @@ def shortage(cause: str, who: str, pressure: Pressing) -> str:
         detail = f"{pressure.detail}; {allowed}" if pressure.detail else allowed
         return f"{who} holds {pressure.used:,} connections of one client ({detail})"
     if cause == causes.DISK_SLOW:
-        return f"the disk of {who} is slow: a sync takes {span(pressure.used)}"
+        operation = pressure.detail or _SYNC
+        article = "an" if operation[0] in "aeiou" else "a"
+        return f"the disk of {who} is slow: {article} {operation} takes {span(pressure.used)}"
     if cause == causes.MEMORY_SHORT:
         percent = pressure.used * 100 // max(1, pressure.limit)
         return (
@@ -149,8 +157,9 @@ def evidence(view: ClusterView, root: Root) -> str:
     assert pressure is not None, "roots of this kind are found by it"
     if root.cause == causes.DISK_SLOW:
         return (
-            f"broker-{root.broker} reports: syncs of its disk have taken {span(pressure.limit)} or "
-            f"longer {since(pressure.since_ms, view.now_ms())}, of late {span(pressure.used)}"
+            f"broker-{root.broker} reports: operations of its disk have taken "
+            f"{span(pressure.limit)} or longer {since(pressure.since_ms, view.now_ms())}, of late "
+            f"a {pressure.detail or _SYNC} {span(pressure.used)}"
         )
     return reported(f"broker-{root.broker}", pressure, view.now_ms())
 

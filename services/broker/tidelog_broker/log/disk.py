@@ -127,21 +127,30 @@ def _find(directory: PurePath, tree: Tree) -> None:
             tree.files.append(directory / entry.name)
 
 
-# Around each sync, so that it can be measured; any number of threads at once.
-Timed = Callable[[], AbstractContextManager[None]]
+# What a disk may be slow at.
+READ, WRITE, SYNC, OPEN, CHANGE = "read", "write", "sync", "open", "change of a directory"
+# Around each operation that may wait for the disk, so that it can be measured; any number of
+# threads at once.
+Timed = Callable[[str], AbstractContextManager[None]]
+
+
+def untimed(_: str) -> AbstractContextManager[None]:
+    return nullcontext()
 
 
 class OsFile:
-    def __init__(self, path: PurePath, create: bool, timed: Timed = nullcontext) -> None:
+    def __init__(self, path: PurePath, create: bool, timed: Timed = untimed) -> None:
         self._path = path
         self._timed = timed
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        self._descriptor = os.open(path, flags, 0o644)
+        with timed(OPEN):
+            self._descriptor = os.open(path, flags, 0o644)
         self._tells_what_is_cached = True
 
     def write_at(self, position: int, buffers: Sequence[bytes]) -> None:
-        for first in range(0, len(buffers), _MAX_BUFFERS):
-            position = self._write_all(position, buffers[first : first + _MAX_BUFFERS])
+        with self._timed(WRITE):
+            for first in range(0, len(buffers), _MAX_BUFFERS):
+                position = self._write_all(position, buffers[first : first + _MAX_BUFFERS])
 
     def _write_all(self, position: int, buffers: Sequence[bytes]) -> int:
         written = os.pwritev(self._descriptor, buffers, position)
@@ -157,6 +166,10 @@ class OsFile:
         return position
 
     def read_at(self, size: int, position: int) -> bytes:
+        with self._timed(READ):
+            return self._read_all(size, position)
+
+    def _read_all(self, size: int, position: int) -> bytes:
         try:
             data = os.pread(self._descriptor, size, position)
             if len(data) == size:
@@ -194,10 +207,11 @@ class OsFile:
             os.posix_fadvise(self._descriptor, position, size, os.POSIX_FADV_DONTNEED)
 
     def truncate(self, size: int) -> None:
-        os.ftruncate(self._descriptor, size)
+        with self._timed(WRITE):
+            os.ftruncate(self._descriptor, size)
 
     def sync(self) -> None:
-        with self._timed():
+        with self._timed(SYNC):
             os.fdatasync(self._descriptor)
 
     def close(self) -> None:
@@ -208,7 +222,7 @@ class OsDisk:
     """A start asks for several files of each of ten thousand logs: a `Path` takes longer to make
     than the kernel to answer."""
 
-    def __init__(self, timed: Timed = nullcontext) -> None:
+    def __init__(self, timed: Timed = untimed) -> None:
         self._timed = timed
 
     def open(self, path: PurePath, *, create: bool = False) -> OsFile:
@@ -218,7 +232,7 @@ class OsDisk:
         return os.stat(path).st_size  # noqa: PTH116
 
     def read_file(self, path: PurePath) -> bytes:
-        with open(path, "rb") as file:  # noqa: PTH123
+        with self._timed(READ), open(path, "rb") as file:  # noqa: PTH123
             return file.read()
 
     def write_atomically(self, path: PurePath, data: bytes, *, sync: bool) -> None:
@@ -244,7 +258,8 @@ class OsDisk:
             # A write and a sync do not say of which file they are.
             error.filename = error.filename or str(path)
             raise
-        os.replace(temporary, path)  # noqa: PTH105
+        with self._timed(CHANGE):
+            os.replace(temporary, path)  # noqa: PTH105
         if sync:
             self.sync_directory(path.parent)
 
@@ -252,10 +267,11 @@ class OsDisk:
         with open(path, "wb", buffering=0) as file:  # noqa: PTH123
             # A raw file may write a part.
             rest = memoryview(data_for(file.fileno()))
-            while rest:
-                rest = rest[file.write(rest) :]
+            with self._timed(WRITE):
+                while rest:
+                    rest = rest[file.write(rest) :]
             if sync:
-                with self._timed():
+                with self._timed(SYNC):
                     os.fsync(file.fileno())
 
     def list_names(self, directory: PurePath) -> list[str]:
@@ -275,17 +291,18 @@ class OsDisk:
     def sync_directory(self, directory: PurePath) -> None:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            with self._timed():
+            with self._timed(SYNC):
                 os.fsync(descriptor)
         finally:
             os.close(descriptor)
 
     def remove(self, path: PurePath) -> None:
-        with suppress(FileNotFoundError):
+        with self._timed(CHANGE), suppress(FileNotFoundError):
             os.unlink(path)  # noqa: PTH108
 
     def rename(self, source: PurePath, target: PurePath) -> None:
-        Path(source).rename(target)
+        with self._timed(CHANGE):
+            Path(source).rename(target)
 
     def remove_tree(self, directory: PurePath) -> None:
         if Path(directory).exists():

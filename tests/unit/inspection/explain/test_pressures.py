@@ -143,7 +143,7 @@ def test_a_slow_disk_is_a_warning_before_anything_suffers_from_it(
     [slow] = cluster.explain()
     assert (slow.cause, slow.severity, slow.broker) == ("disk_slow", "warning", 2)
     assert slow.summary == "the disk of broker 2 is slow: a sync takes 1.5 s"
-    assert "1.0 s or longer since 2023-11-14T22:13:12Z (8.0 s), of late 1.5 s" in said(slow)
+    assert "1.0 s or longer since 2023-11-14T22:13:12Z (8.0 s), of late a sync 1.5 s" in said(slow)
     assert "iostat" in slow.next_step
 
 
@@ -177,3 +177,24 @@ def test_a_leader_that_syncs_no_further_holds_its_high_watermark_for_that_reason
     findings = cluster.explain()
     assert found(findings, "hw_stalled").because == ("disk_slow of broker 2",)
     assert "the high watermark stands still in 1 partition" in findings[0].summary
+
+
+@pytest.mark.parametrize("listening", [Listening.ACCEPTS, Listening.BUSY, Listening.ERRS])
+def test_a_broker_that_waits_for_its_disk_answers_late_for_that_reason(
+    cluster: DescribedCluster, listening: Listening
+) -> None:
+    short(cluster, "disk", 1_500, 1_000, "write")
+    cluster.partition("sea/0", isr=(1, 3))
+    cluster.silence(2, listening)
+    [slow] = cluster.explain()
+    assert slow.cause == "disk_slow"
+    assert slow.summary.startswith("the disk of broker 2 is slow: a write takes 1.5 s")
+    assert "out of the ISR of 1 partition" in slow.summary
+    assert "network" not in said(slow)
+
+
+def test_syncs_alone_hold_up_no_answer(cluster: DescribedCluster) -> None:
+    short(cluster, "disk", 1_500, 1_000, "sync")
+    cluster.silence(2, Listening.ACCEPTS)
+    cluster.unheard(2)
+    assert {"broker_paused", "disk_slow"} <= set(causes_of(cluster.explain()))
