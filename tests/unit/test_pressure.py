@@ -218,6 +218,16 @@ async def test_what_a_former_process_has_left_is_ended() -> None:
     await world.store.close()
 
 
+async def test_what_is_short_takes_one_request_to_write() -> None:
+    """A process whose disk holds it up has no time for two answers."""
+    world = _World()
+    await world.written()
+    world.store.grant_lease = None  # type: ignore[assignment,method-assign]
+    world.usage = files(90)
+    assert len(await world.written()) == 1
+    await world.store.close()
+
+
 async def test_a_store_that_may_be_another_clusters_is_not_written_to() -> None:
     world = _World()
     world.may_write = False

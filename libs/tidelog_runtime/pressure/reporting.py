@@ -31,7 +31,8 @@ LEASE_TTL_SECONDS = 600
 REWRITE_PERCENT = 5
 # And so often in any case: the lease may have been lost meanwhile.
 REWRITE_MS = 10_000
-WRITE_TIMEOUT_SECONDS = 3.0
+# A process that is held up by its disk hears answers late.
+WRITE_TIMEOUT_SECONDS = 10.0
 
 _log = structlog.get_logger()
 
@@ -116,7 +117,8 @@ class PressureReports(PressureMeter):
         await super().step()
         clock = self._clock
         is_due = bool(self.current) and clock.monotonic_ms() >= self._due_ms
-        if self._may_write() and (is_due or _differs(self._written, self.current)):
+        must_write = self._lease is None or is_due or _differs(self._written, self.current)
+        if self._may_write() and must_write:
             try:
                 async with asyncio.timeout(WRITE_TIMEOUT_SECONDS):
                     await self._write()
@@ -126,11 +128,12 @@ class PressureReports(PressureMeter):
                 return  # The store's own absence has a finding; the next step tries again.
 
     async def _write(self) -> None:
+        # Also where nothing is short yet: what is short then may leave no time for a second answer.
+        if self._lease is None:
+            self._lease = await self._store.grant_lease(LEASE_TTL_SECONDS)
         if not self.current:
             await self._store.transact(Transaction([], [Delete(self._key)]))
         else:
-            if self._lease is None:
-                self._lease = await self._store.grant_lease(LEASE_TTL_SECONDS)
             value = encode_pressures(self.current)
             await self._store.transact(Transaction([], [Put(self._key, value, self._lease.id)]))
         self._written = self.current
