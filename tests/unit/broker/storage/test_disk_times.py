@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from itertools import pairwise
 from pathlib import Path
 
@@ -165,7 +165,11 @@ def test_the_real_disk_times_what_may_wait(tmp_path: Path) -> None:
     seen: list[str] = []
     times = DiskTimes(SetClock())
 
-    disk = OsDisk(lambda name: (seen.append(name), times.timed(name))[1])
+    def timed(name: str) -> AbstractContextManager[None]:
+        seen.append(name)
+        return times.timed(name)
+
+    disk = OsDisk(timed)
     file = disk.open(tmp_path / "log", create=True)
     file.write_at(0, [b"some"])
     file.read_at(4, 0)
