@@ -26,7 +26,7 @@ from integration.explaining import (
     tidelog,
     until_found,
 )
-from integration.open_files import without_open_files
+from integration.process_limits import limit_memory, without_open_files
 from integration.reconfigured import restart_controller
 from integration.suggested_steps import until_gone
 from integration.waiting import until
@@ -37,6 +37,8 @@ from tidelog_runtime.local.cluster import LocalCluster
 
 TOPIC = "pairs"
 DEAD = 3
+# Of memory: a process that could start no thread would end before it says how near its limit is.
+SPARE_BYTES = 64 << 20
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -203,6 +205,33 @@ async def test_the_active_controller_advertises_a_name_that_does_not_resolve(wor
         return "controller_unreachable" not in {cause for cause, _ in causes_of(await by_brokers())}
 
     await until(is_gone, "the active controller answers")
+
+
+async def test_a_standby_that_runs_into_its_memory_limit(world: World) -> None:
+    cluster = world.cluster
+    active, standby, _ = await _roles(cluster)
+    process = cluster.controller_process(standby)
+    assert process.pid is not None
+    limit_memory(process.pid, SPARE_BYTES)
+    found = await until_found(cluster, ("memory_short", -1), ("replica_dead", DEAD))
+    short = the(found, "memory_short")
+    assert short.severity == "warning"
+    assert f"controller {standby} is near its memory limit: it uses 9" in short.summary
+    assert f"Raise the memory limit of controller {standby}" in short.next_step
+    assert await faults_of(cluster, world.healthy) == []
+    # A container's kernel does this.
+    await cluster.kill_controller(standby)
+    found = await until_found(cluster, ("standby_missing", -1), ("replica_dead", DEAD))
+    missing = the(found, "standby_missing")
+    assert "of its memory limit when it ended" in said(missing)
+    assert missing.next_step.startswith(f"Raise the memory limit of controller {standby}")
+    assert "memory_short" not in {cause for cause, _ in causes_of(found)}
+    assert_not_blamed(found, world.healthy)
+    # Its new process has the limit that this test has: none.
+    await _carry_out(cluster, missing)
+    await until_gone(cluster, "standby_missing")
+    await until_gone(cluster, "memory_short")
+    assert await cluster.active_controller() == active
 
 
 @pytest.mark.parametrize("role", ["active", "standby"])

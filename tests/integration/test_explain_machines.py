@@ -38,6 +38,7 @@ from integration.explaining import (
     until_found,
 )
 from integration.logs import LogSince
+from integration.process_limits import limit_memory
 from integration.suggested_steps import lead_as_preferred, until_gone, without_standby
 from integration.topics import create_topic, until_in_sync
 from integration.waiting import until
@@ -139,13 +140,13 @@ async def test_a_broker_that_runs_into_its_memory_limit(world: World) -> None:
     log = LogSince(cluster.broker_process(SHORT).log_path)
     async with without_standby(cluster):
         pid = world.pid(SHORT)
-        _limit_memory(pid, SPARE_BYTES)
+        limit_memory(pid, SPARE_BYTES)
         near = await until_found(cluster, ("memory_short", SHORT), ("no_standby", -1))
         short = the(near, "memory_short")
         assert short.severity == "warning"
         assert "is near its memory limit" in short.summary
         assert await faults_of(cluster, world.healthy) == []
-        _limit_memory(pid, spare_bytes=0)
+        limit_memory(pid, spare_bytes=0)
         async with _pushing(cluster, world.pairs[SHORT, 1], LARGE_BYTES, 0.05):
             await asyncio.sleep(PUSHED_SECONDS)
             # It may end by itself, or live on and reject requests; a container's kernel does this.
@@ -166,14 +167,6 @@ async def test_a_broker_that_runs_into_its_memory_limit(world: World) -> None:
         await until_gone(cluster, "memory_short")
         await until_in_sync(cluster, TOPIC)
         await lead_as_preferred(cluster)
-
-
-def _limit_memory(pid: int, spare_bytes: int) -> None:
-    """To what it uses now, and so much."""
-    pages = Path(f"/proc/{pid}/statm").read_text().split()[0]
-    limit = int(pages) * resource.getpagesize() + spare_bytes
-    hard = resource.prlimit(pid, resource.RLIMIT_AS)[1]
-    resource.prlimit(pid, resource.RLIMIT_AS, (limit, hard))
 
 
 @asynccontextmanager

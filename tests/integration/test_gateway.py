@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from integration.clusters import running_cluster
 from integration.explaining import causes_of, faults_of, said, the, tidelog, until_found
-from integration.open_files import without_open_files
+from integration.process_limits import without_open_files
 from integration.suggested_steps import until_gone, without_standby
 from integration.topic_requests import TopicRequest, topic_requests
 from integration.waiting import until

@@ -53,12 +53,16 @@ def faults_of_missing(view: ClusterView) -> list[str]:
     """Lines of evidence: with which faults controllers have ended that are not there, and that they
     were at their memory limit, by whoever tells."""
     missing = missing_controllers(view.observed.tellers)
-    lines = {m.controller_id: _fault(view, m) for m in missing}
+    lines = {m.controller_id: _fault(view, m.controller_id, m) for m in missing}
     return [f"controller-{b}: {line}" for b, line in lines.items() if line]
 
 
-def _fault(view: ClusterView, past: MissingController) -> str:
-    memory = service_pressures.memory_at_death(view, past.controller_id)
+def _fault(view: ClusterView, controller_id: int, past: MissingController | None) -> str:
+    """Why its last process has ended, as far as anybody tells. `past`: None while it is registered,
+    as for the time of its lease after its end."""
+    memory = service_pressures.memory_at_death(view, controller_id)
+    if past is None:
+        return memory
     if past.stopped_at_ms or not past.fault:
         return "" if past.stopped_at_ms else memory
     said = f"by its own word, {ago(past.fault_at_ms, view.now_ms())}, {past.fault}"
@@ -80,17 +84,18 @@ def _why_away(
         return f"{said}; it was stopped {ago(past.stopped_at_ms, view.now_ms())}"
     if past is not None and silent is not None and silent.listening is Listening.ACCEPTS:
         return f"{said}; its registration has ended"
+    fault = _fault(view, controller_id, past)
     if past is not None:
-        fault = _fault(view, past)
         how = "its last process has ended without being stopped in order"
         return f"{said}; {how}; {fault}" if fault else f"{said}; {how}"
-    return said
+    refuses = silent is not None and silent.listening is Listening.REFUSES
+    return f"{said}; {fault}" if refuses and fault else said
 
 
 def _next_step(view: ClusterView, controller_id: int, silent: SilentService | None) -> str:
     missing = {m.controller_id: m for m in missing_controllers(view.observed.tellers)}
-    past = missing.get(controller_id)
-    if past is not None and _fault(view, past):
+    has_ended = silent is None or silent.listening is Listening.REFUSES
+    if has_ended and _fault(view, controller_id, missing.get(controller_id)):
         return (
             f"Raise the memory limit of controller {controller_id} (ulimit -v, or its "
             f"container's). Start controller {controller_id} again."

@@ -152,6 +152,16 @@ def test_a_controller_that_ended_for_lack_of_memory_is_said_to_have(
         assert "Start controller 2 again" in missing.next_step
 
 
+def test_a_standby_that_was_killed_at_its_memory_limit_is_known_before_its_lease_ends(
+    cluster: DescribedCluster,
+) -> None:
+    short(cluster, 2, "memory", 97, 100)
+    silence(cluster, 2, Listening.REFUSES)
+    missing = found(cluster.explain(), "no_standby")
+    assert "it used 97 % of its memory limit when it ended" in said(missing)
+    assert missing.next_step.startswith("Raise the memory limit of controller 2")
+
+
 def test_a_gateway_that_announces_itself_says_what_it_is_short_of(
     cluster: DescribedCluster,
 ) -> None:

@@ -1,4 +1,4 @@
-"""A process without open files left, and the step that `explain` suggests for it."""
+"""Limits of a process that runs, near which or at which it works."""
 
 from __future__ import annotations
 
@@ -25,3 +25,11 @@ def without_open_files(pid: int, address: str) -> Iterator[int]:
             yield limit
         finally:
             resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+
+
+def limit_memory(pid: int, spare_bytes: int) -> None:
+    """To what it uses now, and so much."""
+    pages = Path(f"/proc/{pid}/statm").read_text().split()[0]
+    limit = int(pages) * resource.getpagesize() + spare_bytes
+    hard = resource.prlimit(pid, resource.RLIMIT_AS)[1]
+    resource.prlimit(pid, resource.RLIMIT_AS, (limit, hard))
