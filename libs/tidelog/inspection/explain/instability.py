@@ -10,8 +10,10 @@ from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.causes import Root
 from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.observed import name_of
-from tidelog.inspection.explain.words import span
-from tidelog.inspection.model import Finding, RecentElections, ServiceState
+from tidelog.inspection.explain.replicas import failure_of
+from tidelog.inspection.explain.words import brokers, span
+from tidelog.inspection.model import Finding, PartitionKeyState, RecentElections, ServiceState
+from tidelog.model import TopicPartition
 from tidelog.wording import plural
 
 # Within the window of the counts. In a rolling restart of three brokers a partition may have six
@@ -44,6 +46,27 @@ _OF_A_BROKER = frozenset(
         causes.STORE_SLOW,
     }
 )
+# What moves leaderships away from a broker: of all that it leads, or of replicas that fail.
+_MOVES_ALL = frozenset(
+    {
+        causes.REPLICA_DEAD,
+        causes.BROKER_STOPPED,
+        causes.BROKER_CANNOT_START,
+        causes.BROKER_PAUSED,
+        causes.BROKER_UNREACHABLE,
+        causes.BROKER_CUT_OFF,
+        causes.BROKER_BUSY,
+        causes.BROKER_UNREGISTERED,
+        causes.BROKER_STARTING,
+        causes.BROKER_ID_CONTESTED,
+        causes.CPU_STARVED,
+        causes.MEMORY_SHORT,
+        causes.OPEN_FILES,
+        causes.MANY_CONNECTIONS,
+        causes.DISK_SLOW,
+    }
+)
+_MOVES_FAILING = frozenset({causes.DISK_ERROR, causes.DISK_FULL, causes.REPLICA_CORRUPT})
 
 
 class _LeaseLoss(NamedTuple):
@@ -84,7 +107,7 @@ def repeated_elections(view: ClusterView, found: Sequence[Finding]) -> Iterator[
         if _is_many(elections, leaders_explained=bool(single)) and state.id not in explained
     ]
     if rest:
-        yield _of_many(rest, found)
+        yield _of_many(rest, found, _single_movers(view, rest, found))
 
 
 def _lease_losses(
@@ -202,12 +225,57 @@ _TO_CONNECT = (
 )
 
 
+_TO_CORRECT_THE_STORE = (
+    "Correct what it follows from: leases end while the metadata store does not answer, and "
+    "whatever is led changes hands."
+)
+_TO_CORRECT_BROKERS = (
+    "Correct what is wrong with {who}: partitions get other leaders each time that it leads and "
+    "fails."
+)
+_TO_FIND_THE_CAUSE = (
+    "Look at etcd (its disk, its own elections), at the network to it and at what CPU the "
+    "services get: leases that are not renewed in time end. A greater lease_ttl_seconds "
+    "bridges longer gaps."
+)
+
+
+def _single_movers(
+    view: ClusterView,
+    told: Sequence[tuple[ServiceState, RecentElections]],
+    found: Sequence[Finding],
+) -> list[Root]:
+    """What is wrong with brokers that each have a replica of all partitions whose elections are
+    repeated; none where more than leaders change, which no single broker brings about."""
+    if any(own.controllers >= MANY_CONTROLLERS or _loses_registrations(own) for _, own in told):
+        return []
+    names = {
+        TopicPartition(own.topic, own.partition)
+        for _, own in told
+        if own.leaders >= MANY_LEADERS and own.topic
+    }
+    keys = [view.keys[name] for name in names if name in view.keys]
+    roots = dict.fromkeys(Root(f.cause, f.broker) for f in found if f.broker >= 0)
+    return [root for root in roots if keys and all(_moves(view, root, key) for key in keys)]
+
+
+def _moves(view: ClusterView, root: Root, key: PartitionKeyState) -> bool:
+    if root.cause not in _MOVES_FAILING:
+        return root.cause in _MOVES_ALL and root.broker in key.replicas
+    replica = view.replica(key, root.broker)
+    return replica is not None and failure_of(replica, root.broker) is not None
+
+
 def _of_many(
-    told: Sequence[tuple[ServiceState, RecentElections]], found: Sequence[Finding]
+    told: Sequence[tuple[ServiceState, RecentElections]],
+    found: Sequence[Finding],
+    movers: Sequence[Root],
 ) -> Finding:
+    """`movers`: what is wrong with single brokers that explains all elections."""
     because = tuple(
         dict.fromkeys(str(Root(f.cause, f.broker)) for f in found if f.cause in _OF_THE_STORE)
     )
+    moving = sorted({root.broker for root in movers}) if not because else []
     controllers = max(elections.controllers for _, elections in told)
     leaders = max((elections for _, elections in told), key=lambda elections: elections.leaders)
     window = span(leaders.window_ms)
@@ -220,21 +288,19 @@ def _of_many(
     lost = [state for state, elections in told if _loses_registrations(elections)]
     if lost:
         words.append(f"{', '.join(map(name_of, lost))} lost the registration again and again")
-    next_step = (
-        "Correct what it follows from: leases end while the metadata store does not answer, and "
-        "whatever is led changes hands."
-        if because
-        else "Look at etcd (its disk, its own elections), at the network to it and at what CPU the "
-        "services get: leases that are not renewed in time end. A greater lease_ttl_seconds "
-        "bridges longer gaps."
-    )
+    next_step = _TO_FIND_THE_CAUSE
+    if because:
+        next_step = _TO_CORRECT_THE_STORE
+    elif moving:
+        next_step = _TO_CORRECT_BROKERS.format(who=brokers(moving))
     return Finding(
         causes.REPEATED_ELECTIONS,
         causes.WARNING,
         f"elections are repeated: within the last {window} {', and '.join(words)}",
         tuple(_line(*each) for each in told),
         next_step,
-        because=because,
+        broker=moving[0] if len(moving) == 1 else -1,
+        because=because or tuple(map(str, movers)),
     )
 
 

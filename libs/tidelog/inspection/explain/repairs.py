@@ -1,4 +1,5 @@
-"""Damage on a disk that was found and repaired: nothing is lost, and the disk may fail again."""
+"""Damage on a disk that was found and repaired: nothing is lost, and the disk may fail again. Of a
+replica that fails now its root is told instead."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from collections.abc import Iterator
 
 from tidelog.inspection.explain import causes
 from tidelog.inspection.explain.cluster_view import ClusterView
+from tidelog.inspection.explain.replicas import failure_of
 from tidelog.inspection.explain.words import MAX_NAMED, ago
 from tidelog.inspection.model import Finding, RepairedDamage
 from tidelog.wording import plural
@@ -17,7 +19,17 @@ def repaired(view: ClusterView) -> Iterator[Finding]:
         broker = state.broker
         if broker is None or not broker.repaired_damage:
             continue
-        damages = sorted(broker.repaired_damage, key=lambda d: -d.repaired_at_ms)
+        failing = {
+            (replica.topic, replica.partition)
+            for replica in broker.replicas
+            if failure_of(replica, broker_id) is not None
+        }
+        damages = sorted(
+            (d for d in broker.repaired_damage if (d.topic, d.partition) not in failing),
+            key=lambda d: -d.repaired_at_ms,
+        )
+        if not damages:
+            continue
         names = [f"{damage.topic}/{damage.partition}" for damage in damages]
         yield Finding(
             causes.DAMAGE_REPAIRED,

@@ -10,6 +10,7 @@ import pytest
 from tidelog.inspection.broker_links import LeaseEnds
 from tidelog.inspection.explain import Listening
 from tidelog.inspection.model import RecentElections, StoreHealth
+from tidelog.inspection.pressures import BrokerPressure
 from unit.inspection.explain.described import DescribedCluster, causes_of, found, said
 
 WINDOW_MS = 120_000
@@ -121,3 +122,45 @@ def test_leases_that_ended_and_do_so_no_more_are_none(cluster: DescribedCluster)
     cluster.lease_ends.append(LeaseEnds(2, 4, WINDOW_MS, 50_000))
     cluster.silence(2, Listening.ACCEPTS)
     assert "repeated_elections" not in causes_of(cluster.explain())
+
+
+def test_elections_away_from_a_failing_disk_follow_from_it(cluster: DescribedCluster) -> None:
+    cluster.partition("bay/0")
+    cluster.replica("sea/0", 2, failure="disk_error", failure_message="Input/output error")
+    repeated = found(cluster.explain(), "repeated_elections")
+    assert (repeated.broker, repeated.because) == (2, ("disk_error of broker 2",))
+    assert repeated.next_step.startswith("Correct what is wrong with broker 2")
+    assert "etcd" not in said(repeated)
+
+
+def test_a_disk_that_fails_for_another_partition_explains_no_elections(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("bay/0")
+    cluster.replica("bay/0", 2, failure="disk_error", failure_message="Input/output error")
+    assert found(cluster.explain(), "repeated_elections").because == ()
+
+
+@pytest.mark.parametrize(
+    ("resource", "cause"), [("cpu", "cpu_starved"), ("memory", "memory_short")]
+)
+def test_elections_of_what_a_starved_broker_holds_follow_from_that(
+    cluster: DescribedCluster, resource: str, cause: str
+) -> None:
+    cluster.pressures.append(BrokerPressure(2, resource, 9_000, 10_000, 1))
+    assert found(cluster.explain(), "repeated_elections").because == (f"{cause} of broker 2",)
+    counts(cluster, 3, leaders=8, controllers=3)
+    assert found(cluster.explain(), "repeated_elections").because == ()
+
+
+def test_a_broker_without_a_replica_has_no_part_in_the_elections(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.partition("sea/0", (2, 1))
+    cluster.pressures.append(BrokerPressure(3, "cpu", 9_000, 10_000, 1))
+    assert found(cluster.explain(), "repeated_elections").because == ()
+
+
+def test_elections_after_a_crash_follow_from_it(cluster: DescribedCluster) -> None:
+    cluster.kill(2)
+    assert found(cluster.explain(), "repeated_elections").because == ("replica_dead of broker 2",)

@@ -39,6 +39,15 @@ def test_repaired_damage_names_the_broker_the_replicas_and_what_was_found(
     assert "tidelog brokers scrub 2" in finding.next_step
 
 
+def test_a_replica_that_fails_again_is_not_said_to_be_repaired(cluster: DescribedCluster) -> None:
+    cluster.replica("sea/0", 2, failure="disk_error", failure_message="Input/output error")
+    repaired(cluster, 2, SEA_0)
+    assert "damage_repaired" not in causes_of(cluster.explain())
+    repaired(cluster, 2, SEA_0, SEA_1)
+    [finding] = [f for f in cluster.explain() if f.cause == "damage_repaired"]
+    assert finding.partitions == ("sea/1",)
+
+
 def test_repaired_damage_is_reported_of_its_own_part_alone(cluster: DescribedCluster) -> None:
     repaired(cluster, 2, SEA_1)
 
