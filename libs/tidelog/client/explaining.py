@@ -163,6 +163,7 @@ class Explainer:
             RATE_SAMPLE_MS if earlier else 0,
             found.glimpses(),
             silent_gateways,
+            [found.clocks[identity] for identity in sorted(found.clocks)],
         )
 
     async def _silent_gateways(self, states: Sequence[ServiceState]) -> list[SilentGateway]:

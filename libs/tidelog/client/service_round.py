@@ -20,7 +20,7 @@ from tidelog.client.clock import Clock
 from tidelog.client.connections import Connections, InspectConnections
 from tidelog.errors import TidelogError
 from tidelog.inspection.explain import Listening, SilentService
-from tidelog.inspection.explain.observed import BROKER, CONTROLLER
+from tidelog.inspection.explain.observed import BROKER, CONTROLLER, ReadClock
 from tidelog.inspection.explain.words import span
 from tidelog.inspection.model import LEAST_ANSWER_MS, NOT_KNOWN, ServiceState, StateRequest
 from tidelog.rpc.inspect_codec import from_wire, to_wire
@@ -68,6 +68,8 @@ class ServiceRound:
         self.states: dict[Identity, ServiceState] = {}
         # Where each of them answered, which need not be the address that it advertises.
         self.answered_at: dict[Identity, str] = {}
+        # As their last answers carried them.
+        self.clocks: dict[Identity, ReadClock] = {}
         self._clock = clock
         self._dial = dial
         self._timeout_ms = timeout_ms
@@ -100,18 +102,25 @@ class ServiceRound:
         """Raises `UnreachableError` and `TidelogError`."""
         if self._own is not None and address == self._own_address:
             return await self._describe_own(request, timeout_ms)
+        asked_ms = self._clock.wall_ms()
         answer = await self.connections.inspected(address).describe_service(
             to_wire(request, inspect_pb2.DescribeServiceRequest), timeout_ms
         )
-        return await asyncio.to_thread(from_wire, answer, ServiceState)
+        answered_ms = self._clock.wall_ms()
+        state = await asyncio.to_thread(from_wire, answer, ServiceState)
+        ahead = (state.now_ms - answered_ms, state.now_ms - asked_ms)
+        self.clocks[state.role, state.id] = ReadClock(state.role, state.id, *ahead)
+        return state
 
     async def _describe_own(self, request: StateRequest, timeout_ms: int) -> ServiceState:
         assert self._own is not None
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                return await self._own(request)
+                state = await self._own(request)
         except TimeoutError as error:
             raise UnreachableError("itself", "DEADLINE_EXCEEDED: it is busy") from error
+        self.clocks[state.role, state.id] = ReadClock(state.role, state.id, 0, 0, is_own=True)
+        return state
 
     async def _find_own_address(self, group: asyncio.TaskGroup) -> None:
         """Before anybody names it; where this process is too busy even for that, it is asked by

@@ -53,6 +53,17 @@ def names(observed: Observed) -> list[str]:
     return [f"{state.role}-{state.id}" for state in observed.states]
 
 
+async def test_the_clock_of_each_service_is_read_from_its_answer(cluster: DescribedCluster) -> None:
+    services = services_of(cluster)
+    before_ms = SystemClock().wall_ms()
+    observed = await observe(services)
+    after_ms = SystemClock().wall_ms()
+    assert [str(clock) for clock in observed.clocks] == names(observed)
+    for clock in observed.clocks:
+        assert NOW_MS - after_ms <= clock.least_ahead_ms <= clock.most_ahead_ms
+        assert clock.most_ahead_ms <= NOW_MS - before_ms
+
+
 async def test_one_address_finds_all_services(cluster: DescribedCluster) -> None:
     services = services_of(cluster)
     services.states = [_knowing_a_controller(state) for state in services.states]

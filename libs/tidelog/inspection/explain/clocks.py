@@ -1,14 +1,16 @@
-"""Clocks of brokers that differ, and brokers that doubt their own."""
+"""Clocks of brokers and controllers that differ, and brokers that doubt their own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tidelog.inspection.explain import causes
+from tidelog.inspection.explain.causes import Root
 from tidelog.inspection.explain.cluster_view import ClusterView
-from tidelog.inspection.explain.words import span
-from tidelog.inspection.model import Finding
+from tidelog.inspection.explain.observed import BROKER, CONTROLLER, ReadClock
+from tidelog.inspection.explain.words import listed, span
+from tidelog.inspection.model import NOT_KNOWN, Finding
 
 # What timestamps of records and the order of events bear. The alert has the same bound.
 MAX_SKEW_MS = 5_000
@@ -21,6 +23,9 @@ _PUT_RIGHT = (
 )
 
 
+_HERE = ReadClock("", NOT_KNOWN, 0, 0)
+
+
 class _Skew(NamedTuple):
     """By how much `other`'s clock is ahead of `broker`'s, as that one heard it."""
 
@@ -31,7 +36,62 @@ class _Skew(NamedTuple):
 
 def findings(view: ClusterView) -> Iterator[Finding]:
     yield from _skews(view)
+    yield from _of_controllers(view)
     yield from _doubts(view)
+
+
+def services_ahead(view: ClusterView) -> dict[str, Root]:
+    """Controllers and brokers whose clocks are ahead of those of most other services, and the
+    finding about each."""
+    found = _unlike_most(view, view.observed.clocks)
+    return {
+        str(clock): Root(causes.CLOCK_SKEW, clock.id if clock.role == BROKER else -1)
+        for clock, ahead_ms in found
+        if ahead_ms > 0
+    }
+
+
+def _unlike_most(view: ClusterView, clocks: Sequence[ReadClock]) -> list[tuple[ReadClock, int]]:
+    """Which of `clocks` differ from most others, and by how much they are ahead of them."""
+    found = []
+    for clock in clocks:
+        others = [other for other in _all_clocks(view) if other != clock]
+        unlike = [other for other in others if _apart_ms(clock, other) > MAX_SKEW_MS]
+        if len(others) > 1 and 2 * len(unlike) > len(others):
+            ahead = sorted(clock.ahead_ms - other.ahead_ms for other in unlike)
+            found.append((clock, ahead[len(ahead) // 2]))
+    return found
+
+
+def _all_clocks(view: ClusterView) -> list[ReadClock]:
+    """The process that asks has one, too."""
+    read = list(view.observed.clocks)
+    return read if any(clock.is_own for clock in read) else [*read, _HERE]
+
+
+def _apart_ms(one: ReadClock, other: ReadClock) -> int:
+    """At the least; 0 or less: they may agree."""
+    return max(one.least_ahead_ms - other.most_ahead_ms, other.least_ahead_ms - one.most_ahead_ms)
+
+
+def _of_controllers(view: ClusterView) -> Iterator[Finding]:
+    """No broker hears them in replica fetches: their answers carry their time."""
+    controllers = [clock for clock in view.observed.clocks if clock.role == CONTROLLER]
+    for clock, ahead_ms in _unlike_most(view, controllers):
+        how = f"{span(abs(ahead_ms))} {'ahead of' if ahead_ms > 0 else 'behind'}"
+        unlike = [c for c in _all_clocks(view) if _apart_ms(clock, c) > MAX_SKEW_MS]
+        others = [str(c) if c is not _HERE else "the machine that asks" for c in unlike]
+        yield Finding(
+            causes.CLOCK_SKEW,
+            causes.WARNING,
+            f"the clock of controller {clock.id} is {how} those of most other services",
+            (
+                f"{clock} answered with a time that is {how} those of {listed(others)}",
+                "the times of events that it publishes and prints are as wrong; brokers reject "
+                "events of it that are too far ahead of their own clocks",
+            ),
+            _PUT_RIGHT.format(which=f"controller {clock.id}"),
+        )
 
 
 def _skews(view: ClusterView) -> Iterator[Finding]:

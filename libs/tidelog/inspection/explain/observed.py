@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tidelog.inspection.gateways import AnnouncedGateway
 from tidelog.inspection.model import (
@@ -55,6 +56,25 @@ class SilentGateway:
     listening: Listening | None
 
 
+class ReadClock(NamedTuple):
+    """The wall clock of a service: by how much it is ahead of that of the process that asked, at
+    the least and at the most, as nobody knows when between question and answer it was read.
+    `is_own`: the service itself asks."""
+
+    role: str
+    id: int
+    least_ahead_ms: int
+    most_ahead_ms: int
+    is_own: bool = False
+
+    @property
+    def ahead_ms(self) -> int:
+        return (self.least_ahead_ms + self.most_ahead_ms) // 2
+
+    def __str__(self) -> str:
+        return f"{self.role}-{self.id}"
+
+
 _WHOLE_CLUSTER = Scope()
 
 
@@ -64,7 +84,7 @@ class Observed:
     whose ISRs silent brokers are, or, where no controller tells, as a broker has read them in
     the store. `earlier`: some services once more, as they were `earlier_ms` before `states`.
     `glimpses`: of some of `silent`, which are busy, who they know and how the store answers
-    them, without replicas and partitions."""
+    them, without replicas and partitions. `clocks`: of the services that answered."""
 
     states: Sequence[ServiceState]
     silent: Sequence[SilentService] = ()
@@ -74,6 +94,7 @@ class Observed:
     earlier_ms: int = 0
     glimpses: Sequence[ServiceState] = ()
     silent_gateways: Sequence[SilentGateway] = ()
+    clocks: Sequence[ReadClock] = ()
 
     @property
     def tellers(self) -> Sequence[ServiceState]:

@@ -1,14 +1,15 @@
-"""Clients whose requests are rejected again and again."""
+"""Clients whose requests are rejected again and again, and services whose own records are."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidelog.inspection.explain import causes
+from tidelog.inspection.explain import causes, clocks
 from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.observed import name_of
 from tidelog.inspection.explain.words import listed, span
 from tidelog.inspection.model import Finding, RejectedRequests, ServiceState
+from tidelog.state_changes.topic import is_internal
 from tidelog.wording import plural
 
 # Within the minute that brokers count over: a single one is an error that its client has seen.
@@ -18,10 +19,11 @@ OVER_AFTER_MS = 30_000
 # Of fetches for records that retention has deleted, which brokers count over five minutes.
 OUTRUN = "OFFSET_OUT_OF_RANGE"
 OUTRUN_OVER_AFTER_MS = 150_000
+INVALID_TIMESTAMP = "INVALID_TIMESTAMP"
 _NEXT_STEP = {
     "BATCH_TOO_LARGE": "Have the client send smaller records, or raise the topic's limit: tidelog "
     "topics alter-config {topic} --set max_batch_bytes=BYTES.",
-    "INVALID_TIMESTAMP": "Correct the clock of the client, or raise timestamp_max_ahead_ms of "
+    INVALID_TIMESTAMP: "Correct the clock of the client, or raise timestamp_max_ahead_ms of "
     "topic {topic}.",
     "FENCED_PRODUCER_EPOCH": "Two producers use one name; give each a name of its own, or end the "
     "older one.",
@@ -46,7 +48,11 @@ def rejected(view: ClusterView) -> Iterator[Finding]:
                 yield _outrun(topic, each)
             continue
         count = sum(told.count for _, told in each)
-        if count >= MANY_REJECTED:
+        if count < MANY_REJECTED:
+            continue
+        if is_internal(topic):
+            yield _of_services(view, topic, reason, count, each)
+        else:
             yield _finding(topic, reason, count, each)
 
 
@@ -70,6 +76,53 @@ def _outrun(topic: str, each: list[tuple[ServiceState, RejectedRequests]]) -> Fi
     )
 
 
+def _of_services(
+    view: ClusterView,
+    topic: str,
+    reason: str,
+    count: int,
+    each: list[tuple[ServiceState, RejectedRequests]],
+) -> Finding:
+    """Internal topics are written by the cluster's own services."""
+    who = listed(name_of(state) for state, _ in each)
+    senders, because = "the cluster's own services", list[str]()
+    next_step = (
+        f"No client writes topic {topic}. Look for state_changes_held in the logs of controllers "
+        "and brokers: it names what the brokers do not take. Leave the configuration of the topic "
+        "as it is."
+    )
+    if reason == INVALID_TIMESTAMP:
+        ahead = clocks.services_ahead(view)
+        which = "the service whose clock is ahead (state_changes_held in its log says so)"
+        if ahead:
+            senders, because = listed(ahead), [*dict.fromkeys(map(str, ahead.values()))]
+            which = senders
+        next_step = (
+            f"Put the clock of {which} right (`chronyc tracking` and `timedatectl` on its machine "
+            f"say what its time service does). No client writes topic {topic}: leave its "
+            "configuration as it is. Events that were held are published by themselves then."
+        )
+    return Finding(
+        causes.REQUESTS_REJECTED,
+        causes.WARNING,
+        f"events of {senders} are rejected again and again: {plural(count, 'request')} to topic "
+        f"{topic!r} within the last minute by {who}, because of {reason}",
+        _lines(each),
+        next_step,
+        topic,
+        broker=each[0][0].id if len(each) == 1 else -1,
+        because=tuple(because),
+    )
+
+
+def _lines(each: list[tuple[ServiceState, RejectedRequests]]) -> tuple[str, ...]:
+    return tuple(
+        f"{name_of(state)} has rejected {plural(told.count, 'produce request')}, the last "
+        f'{span(told.last_ms)} ago: "{told.message}"'
+        for state, told in each
+    )
+
+
 def _finding(
     topic: str, reason: str, count: int, each: list[tuple[ServiceState, RejectedRequests]]
 ) -> Finding:
@@ -79,11 +132,7 @@ def _finding(
         causes.WARNING,
         f"clients of topic {topic!r} are rejected again and again: {plural(count, 'request')} "
         f"within the last minute by {who}, because of {reason}",
-        tuple(
-            f"{name_of(state)} has rejected {plural(told.count, 'produce request')}, the last "
-            f'{span(told.last_ms)} ago: "{told.message}"'
-            for state, told in each
-        ),
+        _lines(each),
         _NEXT_STEP.get(reason, _OTHERWISE).format(topic=topic),
         topic,
         broker=each[0][0].id if len(each) == 1 else -1,

@@ -10,7 +10,7 @@ from typing import Any
 from tidelog.caller_limits import LimitedClient
 from tidelog.inspection.broker_links import BrokerConnection, LeaseEnds
 from tidelog.inspection.explain import Listening, Observed, SilentService, explain
-from tidelog.inspection.explain.observed import SilentGateway
+from tidelog.inspection.explain.observed import ReadClock, SilentGateway
 from tidelog.inspection.gateways import AnnouncedGateway
 from tidelog.inspection.model import (
     BrokerBacklog,
@@ -61,6 +61,7 @@ class DescribedCluster:
     lease_ends: list[LeaseEnds] = field(default_factory=list)
     connections: list[BrokerConnection] = field(default_factory=list)
     silent_gateways: list[SilentGateway] = field(default_factory=list)
+    clocks: list[ReadClock] = field(default_factory=list)
     rejected_starts: list[RejectedStart] = field(default_factory=list)
     backlogs: list[BrokerBacklog] = field(default_factory=list)
     deletions: list[WaitingDeletion] = field(default_factory=list)
@@ -243,6 +244,7 @@ class DescribedCluster:
             earlier=self.earlier,
             earlier_ms=500,
             silent_gateways=self.silent_gateways,
+            clocks=self.clocks,
         )
 
     def _heard_over_replicas(self, broker_id: int) -> Iterator[HeardBroker]:

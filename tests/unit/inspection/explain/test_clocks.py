@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from tidelog.inspection.explain.clocks import MAX_OWN_TIME_MS, MAX_SKEW_MS
-from tidelog.inspection.model import ClockDoubt, HeardClock
-from unit.inspection.explain.described import DescribedCluster, causes_of, said
+from tidelog.inspection.explain.observed import ReadClock
+from tidelog.inspection.model import ClockDoubt, Finding, HeardClock, RejectedRequests
+from unit.inspection.explain.described import DescribedCluster, causes_of, found, said
 
 
 @pytest.fixture
@@ -86,3 +87,83 @@ def test_a_broker_that_doubts_its_clock_says_why_it_deletes_nothing(
         said(findings[0])
     )
     assert "once another broker that has not jumped" in findings[0].next_step
+
+
+YEAR_MS = 365 * 24 * 3_600_000
+
+
+def answers_carry(cluster: DescribedCluster, **ahead_ms: int) -> None:
+    """`c1=7_000`: the clock of controller 1 is ahead of that of the process that asks; each was
+    read within 20 ms."""
+    roles = {"b": "broker", "c": "controller"}
+    cluster.clocks = [
+        ReadClock(roles[name[0]], int(name[1:]), ahead, ahead + 20)
+        for name, ahead in ahead_ms.items()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ahead_ms", "how"), [(YEAR_MS, "8760 h 0 min ahead of"), (-7_000, "7.0 s behind")]
+)
+def test_a_controller_whose_clock_differs_from_most_is_named(
+    cluster: DescribedCluster, ahead_ms: int, how: str
+) -> None:
+    answers_carry(cluster, b1=0, b2=10, b3=-10, c1=ahead_ms, c2=0)
+    [skewed] = cluster.explain()
+    assert (skewed.cause, skewed.severity) == ("clock_skew", "warning")
+    assert skewed.summary == f"the clock of controller 1 is {how} those of most other services"
+    assert "Put the clock of controller 1 right (`chronyc tracking`" in skewed.next_step
+
+
+def test_so_are_several_controllers_of_one_wrong_machine(cluster: DescribedCluster) -> None:
+    answers_carry(cluster, b1=0, b2=10, b3=-10, c1=YEAR_MS, c2=YEAR_MS)
+    assert causes_of(cluster.explain()) == ["clock_skew", "clock_skew"]
+
+
+def test_the_clock_of_the_process_that_asks_is_not_that_of_a_service(
+    cluster: DescribedCluster,
+) -> None:
+    answers_carry(cluster, b1=60_000, b2=60_010, b3=60_000, c1=60_000, c2=60_000)
+    assert cluster.explain() == []
+
+
+def test_a_controller_that_asks_is_named_for_its_own_clock(cluster: DescribedCluster) -> None:
+    answers_carry(cluster, b1=-60_000, b2=-60_000, b3=-60_000, c2=-60_000)
+    cluster.clocks.append(ReadClock("controller", 1, 0, 0, is_own=True))
+    [skewed] = cluster.explain()
+    assert "the clock of controller 1 is 60.0 s ahead of those of most" in skewed.summary
+    assert "the machine that asks" not in said(skewed)
+
+
+def test_a_controller_that_answers_late_has_no_wrong_clock(cluster: DescribedCluster) -> None:
+    answers_carry(cluster, b1=0, b2=0, b3=0)
+    cluster.clocks.append(ReadClock("controller", 1, -9_000, 20))
+    assert cluster.explain() == []
+
+
+def rejects_events(cluster: DescribedCluster, reason: str) -> Finding:
+    told = RejectedRequests("__state_changes", reason, 4, 3_000, "31535999977 ms ahead")
+    for broker_id in (1, 2, 3):
+        broker = cluster.brokers[broker_id]
+        cluster.brokers[broker_id] = replace(broker, rejected_requests=(told,))
+    return found(cluster.explain(), "requests_rejected")
+
+
+def test_events_of_a_controller_that_is_ahead_are_rejected_for_its_clock(
+    cluster: DescribedCluster,
+) -> None:
+    answers_carry(cluster, b1=0, b2=0, b3=0, c1=YEAR_MS, c2=0)
+    rejected = rejects_events(cluster, "INVALID_TIMESTAMP")
+    assert "events of controller-1 are rejected again and again: 12 requests" in rejected.summary
+    assert "Put the clock of controller-1 right" in rejected.next_step
+    assert rejected.because == ("clock_skew",)
+    assert "timestamp_max_ahead_ms" not in said(rejected)
+
+
+@pytest.mark.parametrize("reason", ["INVALID_TIMESTAMP", "BATCH_TOO_LARGE"])
+def test_no_client_is_blamed_for_an_internal_topic(cluster: DescribedCluster, reason: str) -> None:
+    rejected = rejects_events(cluster, reason)
+    assert "events of the cluster's own services are rejected" in rejected.summary
+    assert "state_changes_held" in rejected.next_step
+    assert "alter-config" not in said(rejected)
+    assert "clients of" not in said(rejected)
