@@ -11,6 +11,7 @@ from tidelog.inspection.explain import (
     limited_clients,
     next_steps,
     pressures,
+    service_pressures,
     starts,
 )
 from tidelog.inspection.explain.causes import Reason, Root, Symptom
@@ -305,11 +306,13 @@ def _because(view: ClusterView, root: Root) -> tuple[str, ...]:
         found.append(view.store_root(root.broker))
     if is_start and view.nobody_reigns:
         found.append(Root(causes.NO_CONTROLLER))
+    waits_for_states = is_start and starts.waits_for_states(view, root.broker)
+    short = service_pressures.root_of_active(view) if waits_for_states else ""
     if is_start and cut_offs.is_cut_off_from_controller(view, root.broker):
         found.append(cut_offs.controller_root_of(root.broker))
     if waits and cut_offs.is_cut_off(view, root.broker):
         found.append(cut_offs.root_of(root.broker))
-    return tuple(map(str, found))
+    return (*map(str, found), short) if short else tuple(map(str, found))
 
 
 def _next_step(

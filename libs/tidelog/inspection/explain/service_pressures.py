@@ -82,6 +82,13 @@ def root_of(view: ClusterView, service: SilentService) -> str:
     return f"{pressures.CAUSES[resource]} of controller {service.id}" if resource else ""
 
 
+def root_of_active(view: ClusterView) -> str:
+    """What an active controller that gives no answer is short of; empty: nothing, or it answers."""
+    named = view.named_active() if view.active is None else ()
+    found = (root_of(view, s) for s in view.silent_controllers() if s.address in named)
+    return next(filter(None, found), "")
+
+
 def memory_at_death(view: ClusterView, controller_id: int) -> str:
     """How much of its memory limit a controller that is gone used, by its last report; empty: it
     was not near it."""

@@ -39,6 +39,13 @@ def waits_for(view: ClusterView, broker_id: int) -> str:
     }.get(_broker(view, broker_id).start_phase, _WAITS_FOR_STATES)
 
 
+def waits_for_states(view: ClusterView, broker_id: int) -> bool:
+    """Whether it is the controller's turn to send it what its replicas are to be."""
+    state = view.brokers.get(broker_id)
+    broker = state.broker if state is not None else None
+    return broker is not None and broker.is_starting and broker.start_phase == TAKES_STATES
+
+
 def taking_full_state(backlog: BrokerBacklog) -> str:
     """What goes on "because …", of a life that the controller has not known for long."""
     size = plural(backlog.full_state_size, "replica")

@@ -10,7 +10,7 @@ from tidelog.caller_limits import LimitedClient
 from tidelog.inspection.explain import Listening, SilentService
 from tidelog.inspection.explain.observed import SilentGateway
 from tidelog.inspection.gateways import AnnouncedGateway
-from tidelog.inspection.model import MissingController
+from tidelog.inspection.model import TAKES_STATES, MissingController
 from tidelog.inspection.pressures import ControllerPressure, ResourcePressure
 from unit.inspection.explain.described import NOW_MS, DescribedCluster, causes_of, found, said
 
@@ -69,6 +69,19 @@ def test_an_active_controller_without_files_still_works_and_does_not_stand_still
     assert "controller 1 is at its limit of open files" in finding.summary
     assert "it keeps its lease" in finding.summary
     assert "prlimit --pid PID" in finding.next_step
+
+
+def test_a_broker_that_starts_waits_for_the_controller_without_files(
+    cluster: DescribedCluster,
+) -> None:
+    short(cluster, 1, "open_files", 1_020)
+    active_is_silent(cluster, Listening.ACCEPTS)
+    cluster.brokers[2] = replace(
+        cluster.brokers[2], has_full_state=False, state="starting", start_phase=TAKES_STATES
+    )
+    starting = found(cluster.explain(), "broker_starting")
+    assert starting.because == ("open_files of controller 1",)
+    assert starting.next_step.startswith("See open_files of controller 1: broker 2 waits for a")
 
 
 def test_one_near_its_limit_that_stands_still_does_so_for_another_reason(
