@@ -391,6 +391,13 @@ def unknown_topic(topic: str) -> TidelogError:
     )
 
 
+def deleted_topic(topic: str) -> TidelogError:
+    return TidelogError(
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        f"topic {topic!r} does not exist any more: it was deleted; create it again, or use another",
+    )
+
+
 def unknown_partition(topic: str, partition: int, partitions: int) -> TidelogError:
     """`partitions`: how many the topic has."""
     return TidelogError(

@@ -314,15 +314,16 @@ class Accumulator:
         queue.settling = queue.in_flight > 0
         for batch in group.batches:
             batch.suspect = batch.suspect or apart
-            batch.in_doubt = batch.in_doubt or maybe_appended(error)
+            batch.failed_at(group.leader.topic_id, maybe_appended=maybe_appended(error))
             insort(queue.waiting, batch, key=_number)
         self._waiting[queue.partition] = queue
         return self._expire(queue, now_ms)
 
     def _give_up(self, group: Group, error: TidelogError, maybe: bool) -> list[SealedBatch]:
         for batch in group.batches:
-            batch.in_doubt = batch.in_doubt or maybe
-            self._settle(self._queues[batch.partition], batch, doubtful(batch, error))
+            batch.failed_at(group.leader.topic_id, maybe_appended=maybe)
+            given_up = doubtful(batch, error, group.leader.topic_id)
+            self._settle(self._queues[batch.partition], batch, given_up)
         return list(group.batches)
 
     def wants_identity(self) -> bool:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tidelog.client.retry import Leader
-from tidelog.errors import ErrorCode, TidelogError, unknown_partition, unknown_topic
+from tidelog.errors import ErrorCode, TidelogError, deleted_topic, unknown_partition, unknown_topic
 from tidelog.model import NO_EPOCH, NO_LEADER, LeaderHint, TopicPartition
 from tidelog.rpc.wire import error_from_wire, partition_count
 from tidelog.v1 import broker_pb2
@@ -63,8 +63,9 @@ class MetadataCache:
         self._errors: dict[str, TidelogError] = {}
         # The newest revision that any answer named.
         self._revision = 0
-        # Names that no topic had at the newest revision: one that was known here was deleted.
-        self._denied: set[str] = set()
+        # Names that no topic had at the newest revision, and whether one that was known here was
+        # deleted.
+        self._denied: dict[str, bool] = {}
 
     def apply(self, answer: broker_pb2.MetadataResponse) -> list[str]:
         """Returns the topics whose partitions were added or removed, or which were deleted or
@@ -99,14 +100,14 @@ class MetadataCache:
             if not revision or error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 return False
             if known is None and revision >= self._revision:
-                self._denied.add(topic.name)
+                self._denied.setdefault(topic.name, False)
             if known is None or revision < known.revision:
                 return False
             del self._topics[topic.name]
-            self._denied.add(topic.name)
+            self._denied[topic.name] = True
             return True
         self._errors.pop(topic.name, None)
-        self._denied.discard(topic.name)
+        self._denied.pop(topic.name, None)
         told = _told(topic)
         if known is not None and known.topic_id != told.topic_id:
             if told.create_revision < known.create_revision:
@@ -150,9 +151,12 @@ class MetadataCache:
     def gone(self, partition: TopicPartition) -> TidelogError | None:
         """The final error of a partition that was known here to exist: its topic was deleted, or
         it was removed from the topic. None while it exists, or may exist."""
-        topic = self._topics.get(partition.topic)
+        name = partition.topic
+        topic = self._topics.get(name)
         if topic is None:
-            return unknown_topic(partition.topic) if partition.topic in self._denied else None
+            if name not in self._denied:
+                return None
+            return deleted_topic(name) if self._denied[name] else unknown_topic(name)
         if topic.partitions and partition.partition >= topic.partitions:
             return unknown_partition(*partition, topic.partitions)
         return None
@@ -165,7 +169,7 @@ class MetadataCache:
         """Keeps nothing about topics that do not exist, but for the names in `kept`."""
         for name in [name for name in self._errors if name not in kept]:
             del self._errors[name]
-            self._denied.discard(name)
+            self._denied.pop(name, None)
 
     def leader(self, partition: TopicPartition) -> Leader | None:
         """None where there is none, or where nobody told its address."""

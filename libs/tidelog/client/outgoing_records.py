@@ -246,8 +246,14 @@ class OutgoingRecords:
     def _moved(
         self, partition: TopicPartition, shipment: Shipment, pending: _Pending, outcome: Outcome
     ) -> _Moved | None:
-        """Sends what may go to any partition to another one, where its own is gone."""
-        gone = isinstance(outcome, TidelogError) and outcome.code in FINAL_ANSWERS
+        """Sends what may go to any partition to another one, where its own is gone and the producer
+        has not ended. What may be written already stays out: it would be written twice."""
+        gone = (
+            isinstance(outcome, TidelogError)
+            and outcome.code in FINAL_ANSWERS
+            and not outcome.outcome_unknown
+            and self._accumulator.fatal is None
+        )
         known = self._metadata.cached_topic(partition.topic) if gone else None
         if known is None or not shipment.movable:
             return None

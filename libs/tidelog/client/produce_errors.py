@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidelog.client.sealed_batch import SealedBatch
-from tidelog.errors import OUTCOME_UNKNOWN, ErrorCode, TidelogError
+from tidelog.errors import FINAL_ANSWERS, OUTCOME_UNKNOWN, ErrorCode, TidelogError
 from tidelog.model import TopicPartition
 
 # One batch of a group is at fault, and nothing was appended: the others may pass alone.
@@ -35,28 +35,41 @@ def not_in_time(batch: SealedBatch, failures: int, last: TidelogError | None) ->
     )
 
 
-def doubtful(batch: SealedBatch, error: TidelogError) -> TidelogError:
-    """The error of a batch that is given up: its `outcome_unknown` says whether a try may have
-    appended the batch, whatever happened to others."""
+def doubtful(batch: SealedBatch, error: TidelogError, topic_id: str = "") -> TidelogError:
+    """The error of a batch that is given up, with the code of `error`: its `outcome_unknown` says
+    whether a try may have appended the batch, whatever happened to others. `topic_id`: of the
+    leader that rejected it."""
+    if batch.in_doubt and error.code in SEQUENCE_REFUSED and topic_id != batch.doubt_topic_id:
+        return _created_again(batch.partition.topic)
     if error.outcome_unknown == batch.in_doubt:
         return error
     if not batch.in_doubt:
         return TidelogError(
             error.code, f"{error.message}; this batch was not appended", outcome_unknown=False
         )
-    closed = error.code is ErrorCode.CLIENT_CLOSED
     return TidelogError(
-        error.code if closed else ErrorCode.REQUEST_TIMED_OUT,
+        error.code,
         f"{error.message}; a try of this batch ended without a rejection, so whether it was "
         "appended is not known",
         outcome_unknown=True,
     )
 
 
+def _created_again(topic: str) -> TidelogError:
+    """The leader of the new topic knows nothing of the producer."""
+    return TidelogError(
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        f"topic {topic!r} was deleted and created again; the new topic does not have this batch, "
+        "and whether the deleted one had it is not known; send it again if it belongs there",
+        outcome_unknown=True,
+    )
+
+
 def name_in_doubt(partition: TopicPartition, error: TidelogError) -> TidelogError:
     """Why a named producer ends: its sequences in a partition cannot go on."""
+    of_one_topic = error.code in FINAL_ANSWERS
     return TidelogError(
-        error.code,
+        ErrorCode.UNKNOWN_PRODUCER_ID if of_one_topic else error.code,
         f"this named producer cannot go on: whether a batch for {partition} was appended is "
         f"not known ({error.message}); make a new producer with the same name, which finds "
         "out by DescribeProducers where to go on",

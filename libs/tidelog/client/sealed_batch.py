@@ -33,6 +33,13 @@ class SealedBatch:
     suspect: bool = False
     # A try ended without a refusal: the batch may be in the log, or yet come to be.
     in_doubt: bool = False
+    # Of the topic that this try was sent to.
+    doubt_topic_id: str = ""
+
+    def failed_at(self, topic_id: str, *, maybe_appended: bool) -> None:
+        """A try at a leader of this topic has failed."""
+        if maybe_appended and not self.in_doubt:
+            self.in_doubt, self.doubt_topic_id = True, topic_id
 
     @property
     def alone(self) -> bool:

@@ -54,6 +54,22 @@ async def test_behind_a_batch_that_was_too_late_nothing_takes_its_sequence(world
 
 
 @story
+async def test_a_deleted_topic_ends_it_for_records_of_other_topics_too(world: World) -> None:
+    async with given(world) as producer:
+        producer.begin_at("bay", 0, 0)
+        for topic in ("sea", "bay"):
+            await producer.partitions_of(topic)
+            world.cluster.partition(topic).leader = -1
+        deliveries = [await producer.send(topic, b"a") for topic in ("bay", "sea")]
+        await milliseconds(50)
+        world.cluster.delete("sea")
+        for delivery in deliveries:
+            told = await outcome(delivery)
+            assert isinstance(told, TidelogError)
+            assert not told.outcome_unknown
+
+
+@story
 async def test_one_in_doubt_ends_it_too(world: World) -> None:
     async with given(world, delivery_timeout_ms=500) as producer:
         world.script(*[LATE] * 100)

@@ -142,6 +142,24 @@ async def test_records_without_a_key_go_to_the_partitions_that_are_left(world: W
 
 
 @story
+async def test_a_record_that_may_be_in_a_removed_partition_is_sent_to_no_other(
+    world: World,
+) -> None:
+    world.cluster.resize("sea", [0] * 9)
+    async with world.producer(idempotent=False, request_timeout_ms=500) as producer:
+        await producer.partitions_of("sea")
+        world.script(Unanswered(100))
+        sent = await producer.send("sea", b"in doubt")
+        await milliseconds(50)
+        world.cluster.resize("sea", [0])
+        with pytest.raises(UnknownTopicError) as caught:
+            await sent
+        assert caught.value.outcome_unknown
+        await milliseconds(1_000)
+    assert world.sea.values() == []
+
+
+@story
 async def test_send_many_without_keys_passes_over_removed_partitions(world: World) -> None:
     world.cluster.resize("sea", [0, 0, 0])
     async with world.producer() as producer:
@@ -173,7 +191,9 @@ async def test_a_record_that_may_be_in_a_deleted_topic_is_in_doubt(world: World)
         sent = await producer.send("sea", b"y")
         await milliseconds(50)
         world.cluster.delete("sea")
-        with pytest.raises(TidelogError) as caught:
+        with pytest.raises(
+            UnknownTopicError, match=r"any more: it was deleted.*not known"
+        ) as caught:
             await sent
         assert caught.value.outcome_unknown
 

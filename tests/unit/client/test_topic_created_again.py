@@ -11,7 +11,7 @@ from tidelog.client.fetch_state import Fetched, FetchPlan, FetchState, OnOutOfRa
 from tidelog.client.metadata_cache import MetadataCache
 from tidelog.client.retry import Backoff, Leader, Route
 from tidelog.client.unclean_elections import UncleanElection, UncleanElections
-from tidelog.errors import TidelogError
+from tidelog.errors import ErrorCode, TidelogError, UnknownTopicIdError
 from tidelog.model import LeaderHint, OffsetPosition, TopicPartition
 from tidelog.record_batch import encode
 from tidelog.v1 import broker_pb2
@@ -195,6 +195,21 @@ async def test_a_leader_that_hangs_is_given_up_by_a_writer_for_a_new_topic(world
         async with asyncio.timeout(3):
             assert (await delivery).offset == 0
         world.broker.gate.set()
+    assert world.sea.values() == [b"of the new"]
+
+
+@story
+async def test_a_record_that_may_be_in_the_former_topic_is_in_doubt(world: World) -> None:
+    async with world.producer() as producer:
+        await (await producer.send("sea", b"of the former"))
+        world.script(TidelogError(ErrorCode.REQUEST_TIMED_OUT, "too late"))
+        sent = await producer.send("sea", b"in doubt")
+        await milliseconds(4)
+        world.cluster.create("sea", [0])
+        with pytest.raises(UnknownTopicIdError, match="'sea' was deleted and created again") as end:
+            await sent
+        assert end.value.outcome_unknown
+        assert (await (await producer.send("sea", b"of the new"))).offset == 0
     assert world.sea.values() == [b"of the new"]
 
 
