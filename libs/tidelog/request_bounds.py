@@ -53,9 +53,9 @@ MAX_REPLICAS_PER_BROKER = 50_000
 # ENTRY_BYTES_LIMITS has another number for it.
 MAX_REPLICAS_PER_REQUEST = MAX_REPLICAS_PER_BROKER + 10_000
 MAX_INTERNAL_ENTRY_BYTES = 256 << 10
-# Entries of all lists of a LeaderAndIsr request together, nested ones included: 70 a replica, of
-# which its members, its replicas before and after a move and its configuration are fewer.
-MAX_LEADER_AND_ISR_ENTRIES = 1 << 22
+# Entries of all lists of a LeaderAndIsr request together, nested ones included: of each replica its
+# members, what a move makes of them, and its configuration.
+MAX_LEADER_AND_ISR_ENTRIES = 35 * MAX_REPLICAS_PER_REQUEST
 MAX_REQUEST_BYTES = 1 << 20
 # Of one partition: as many brokers as a cluster may have, and far more than anyone needs.
 MAX_REPLICAS_PER_PARTITION = 1_000

@@ -194,16 +194,25 @@ async def leader_and_isr_from_wire(
 ) -> LeaderAndIsrCommand:
     """`known`: the state that the store has of a partition at a revision, where that is known
     without the command; None: it is not."""
+    return replace(
+        leader_and_isr_head(wire),
+        partitions=await _partitions_from_wire(wire.partitions, known),
+        leaders=dict(await in_turns(_leader_from_wire, wire.leaders, QUICK_ITEMS_PER_TURN)),
+        unreadable_topics=tuple(wire.unreadable_topics),
+    )
+
+
+def leader_and_isr_head(wire: pb.LeaderAndIsrRequest) -> LeaderAndIsrCommand:
+    """Without its lists."""
     return LeaderAndIsrCommand(
         controller_id=wire.controller_id,
         controller_epoch=wire.controller_epoch,
         broker_epoch=wire.broker_epoch,
         full_state=wire.full_state,
-        partitions=await _partitions_from_wire(wire.partitions, known),
-        leaders=dict(await in_turns(_leader_from_wire, wire.leaders, QUICK_ITEMS_PER_TURN)),
+        partitions=(),
+        leaders={},
         store_revision=wire.store_revision,
         change=change_from_wire(wire.change),
-        unreadable_topics=tuple(wire.unreadable_topics),
     )
 
 

@@ -21,6 +21,8 @@ from tidelog.wire_fields import BYTES, MalformedMessageError, count_varints, wal
 # A slice of so many fields, or of so many bytes, takes about two milliseconds.
 FIELDS_PER_SLICE = 1_000
 BYTES_PER_SLICE = 256 << 10
+# To parse and to count what an entry nests takes as long as so many fields.
+_FIELDS_PER_LISTS = 4
 # Parsing copies twice what is one field: in two slices.
 COPIED_BYTES = 1 << 20
 # A shorter entry is not walked where its bytes cannot hold more than a list's limit: a broker's
@@ -79,7 +81,7 @@ class _Parser:
                 made.MergeFromString(self._data[begin:position])
                 await self._merge_nested(made, field, nested, content, content_end, counts)
                 begin = content_end
-            self._fields += 1
+            self._fields += 1 if field is None or field.nested is None else _FIELDS_PER_LISTS
             position = content_end
             if (
                 self._fields >= FIELDS_PER_SLICE

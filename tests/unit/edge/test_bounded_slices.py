@@ -100,6 +100,9 @@ class Reports:
 class Replicas:
     broker_epoch = 1
 
+    def fenced(self, name: str, command: Any, partitions: int) -> TidelogError | None:  # noqa: ARG002
+        return None
+
     async def leader_and_isr(self, command: Any) -> CommandResult:  # noqa: ARG002
         return CommandResult(ERROR)
 

@@ -15,6 +15,7 @@ from tidelog.v1 import replica_control_pb2 as pb
 from tidelog.v1 import replica_control_pb2_grpc
 from tidelog_broker.replicas.replica_manager import ReplicaManager
 from tidelog_runtime import replica_control_codec as codec
+from tidelog_runtime.replica_control import CommandResult
 
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
@@ -36,8 +37,14 @@ class ReplicaControlService(replica_control_pb2_grpc.ReplicaControlServiceServic
         request: pb.LeaderAndIsrRequest,
         context: _Context,
     ) -> pb.LeaderAndIsrResponse:
+        trace_id = _trace_id(context)
+        # A fenced command costs no more than its parsing.
+        head = await codec.with_trace_of_call(codec.leader_and_isr_head(request), trace_id)
+        fenced = self._manager.fenced("leader_and_isr", head, len(request.partitions))
+        if fenced is not None:
+            return await codec.leader_and_isr_result_to_wire(CommandResult(error=fenced))
         command = await codec.with_trace_of_call(
-            await codec.leader_and_isr_from_wire(request, self._known), _trace_id(context)
+            await codec.leader_and_isr_from_wire(request, self._known), trace_id
         )
         result = await self._manager.leader_and_isr(command)
         return await codec.leader_and_isr_result_to_wire(result)

@@ -187,7 +187,9 @@ class ReplicaManager:
         partition = self._by_key.get(ReplicaKey(*key))
         return summary_of(partition) if partition is not None and partition.in_service else None
 
-    def _refusal(self, name: str, command: Command) -> TidelogError | None:
+    def fenced(self, name: str, command: Command, partitions: int) -> TidelogError | None:
+        """Why a command of an older controller, or for another incarnation, is rejected. It may be
+        without its partitions, of which there are so many: they have yet to be read."""
         controller_epoch, broker_epoch = command.controller_epoch, command.broker_epoch
         code = fence_command(
             controller_epoch=controller_epoch,
@@ -195,19 +197,22 @@ class ReplicaManager:
             known_controller_epoch=self.controller_epoch,
             known_broker_epoch=self.broker_epoch,
         )
-        if code is not None:
-            stale_controller = code is ErrorCode.STALE_CONTROLLER_EPOCH
-            cause = Cause.STALE_CONTROLLER_EPOCH if stale_controller else Cause.STALE_BROKER_EPOCH
-            refusal = CommandRefusal(
-                name, command.controller_id, controller_epoch, broker_epoch, cause
-            )
-            self._events.refused(refusal, len(command.partitions), shared_trace_id(command))
-        if code is ErrorCode.STALE_CONTROLLER_EPOCH:
+        if code is None:
+            return None
+        stale_controller = code is ErrorCode.STALE_CONTROLLER_EPOCH
+        cause = Cause.STALE_CONTROLLER_EPOCH if stale_controller else Cause.STALE_BROKER_EPOCH
+        refusal = CommandRefusal(name, command.controller_id, controller_epoch, broker_epoch, cause)
+        self._events.refused(refusal, partitions, shared_trace_id(command))
+        if stale_controller:
             return of_older_controller(self.broker_id, controller_epoch, self.controller_epoch)
-        if code is not None:
-            return for_former_life(self.broker_id, broker_epoch, self.broker_epoch)
-        self.controller_epoch = controller_epoch
-        self.broker_epoch = broker_epoch
+        return for_former_life(self.broker_id, broker_epoch, self.broker_epoch)
+
+    def _refusal(self, name: str, command: Command) -> TidelogError | None:
+        refusal = self.fenced(name, command, len(command.partitions))
+        if refusal is not None:
+            return refusal
+        self.controller_epoch = command.controller_epoch
+        self.broker_epoch = command.broker_epoch
         self.on_store_revision(newest_revision(command))
         return None
 

@@ -73,7 +73,8 @@ class DescribeProducers:
         if fence is not None:
             _require_valid(fence)
             producer_ids = producer_ids or (fence.producer_id,)
-        self._require_bounded(entries, producer_ids, page)
+        ids = sorted(set(producer_ids))
+        self._require_bounded(entries, ids, page)
         errors: dict[int, TidelogError] = {}
         epochs: dict[int, int] = {}
         if fence is not None:
@@ -86,7 +87,7 @@ class DescribeProducers:
                 outcomes.append(errors[position])
                 continue
             described, looked_up = await self._describe(
-                entry, producer_ids, page.from_id, left, epochs.get(position)
+                entry, ids, page.from_id, left, epochs.get(position)
             )
             outcomes.append(described)
             left -= looked_up
@@ -157,12 +158,13 @@ class DescribeProducers:
     async def _describe(
         self,
         entry: DescribeEntry,
-        producer_ids: Collection[int],
+        producer_ids: Sequence[int],
         from_id: int,
         limit: int,
         fenced_in: int | None,
     ) -> tuple[DescribeOutcome, int]:
-        """And how many producers were looked up: at most `limit`. `fenced_in`: the leader epoch;
+        """And how many producers were looked up: at most `limit`. `producer_ids`: in order; none:
+        all. `fenced_in`: the leader epoch;
         None: nothing was fenced."""
         try:
             partition = self._manager.partition(entry.name, entry.topic_id)
@@ -174,7 +176,7 @@ class DescribeProducers:
             if limit <= 0:
                 return DescribedProducers([], from_id), 0
             known = partition.log.producers.states
-            ids = sorted(set(producer_ids)) if producer_ids else known.ids
+            ids = producer_ids or known.ids
             begin = bisect_left(ids, from_id)
             wanted, rest = ids[begin : begin + limit], ids[begin + limit : begin + limit + 1]
             found: list[CommittedProducer] = []

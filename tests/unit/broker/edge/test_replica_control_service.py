@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
+from tidelog.errors import ErrorCode
 from tidelog.state_changes.event import Change, Kind
 from tidelog_broker.edge.replica_control_service import ReplicaControlService
 from tidelog_runtime.replica_control_codec import leader_and_isr_to_wire, stop_replica_to_wire
@@ -61,3 +62,23 @@ async def test_a_command_that_is_refused_is_told_with_its_trace() -> None:
     wire = await leader_and_isr_to_wire(command(state(), 20, controller_epoch=0))
     await serving(replicas).LeaderAndIsr(wire, CONTEXT)
     assert traces(replicas, Kind.COMMAND) == {CALLS}
+
+
+async def test_a_fenced_command_is_rejected_before_its_partitions_are_read() -> None:
+    replicas = Replicas()
+    await replicas.manager.leader_and_isr(command(state(), full_state=True))
+    replicas.state_changes._ring.clear()
+    read: list[Any] = []
+
+    def known(*asked: Any) -> None:
+        read.append(asked)
+
+    service = ReplicaControlService(replicas.manager, asyncio.Event(), known)
+    wire = await leader_and_isr_to_wire(command(state(), 20, controller_epoch=0))
+    response = await service.LeaderAndIsr(wire, CONTEXT)
+    assert ErrorCode(response.error.code) is ErrorCode.STALE_CONTROLLER_EPOCH
+    assert not read
+    (told,) = replicas.told(Kind.COMMAND)
+    assert told.details["partitions"] == 1
+    await service.LeaderAndIsr(await leader_and_isr_to_wire(command(state(), 20)), CONTEXT)
+    assert read
