@@ -18,7 +18,12 @@ from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.memory import MemoryStore
 from tidelog_runtime.metadata.store import KeyValue, Put, Transaction
 from tidelog_runtime.pressure.controllers import ControllerPressures
-from tidelog_runtime.pressure.judging import CPU_WINDOW_MS, PressureJudge, Usage
+from tidelog_runtime.pressure.judging import (
+    CPU_WINDOW_MS,
+    MIN_RESENT_SEGMENTS,
+    PressureJudge,
+    Usage,
+)
 from tidelog_runtime.pressure.records import Pressure, decode_pressures, encode_pressures
 from tidelog_runtime.pressure.reporting import (
     REWRITE_MS,
@@ -96,6 +101,17 @@ def test_a_disk_is_slow_from_a_second_on() -> None:
     ]
 
 
+@pytest.mark.parametrize(("resent", "is_told"), [(60, True), (40, False), (19, False)])
+def test_many_segments_sent_again_are_lost_packets(resent: int, is_told: bool) -> None:
+    """Few are connection attempts to a machine that is down, however little else is sent."""
+    sent = 1_000 if resent >= MIN_RESENT_SEGMENTS else 30
+    judge = PressureJudge()
+    judge.take(Usage(sent_segments=5, resent_segments=3), 0, 0)
+    usage = Usage(sent_segments=5 + sent, resent_segments=3 + resent)
+    found = judge.take(usage, CPU_WINDOW_MS, 7)
+    assert found == ((Pressure("network", resent, sent, 7),) if is_told else ())
+
+
 def test_peers_are_read_from_the_tables_of_the_kernel() -> None:
     lines = [
         "   0: 0100007F:1D4D 0100007F:A1B2 01 00000000:00000000 00:00000000 0",
@@ -119,6 +135,7 @@ def test_this_process_can_be_looked_at() -> None:
     usage = look_at_process()
     assert 0 < usage.open_files <= usage.open_files_limit
     assert usage.memory_bytes > 0
+    assert usage.sent_segments >= 0
 
 
 def test_for_how_long_it_stood_still_is_part_of_what_it_uses() -> None:

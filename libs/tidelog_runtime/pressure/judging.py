@@ -9,14 +9,18 @@ from dataclasses import dataclass
 from tidelog_runtime.pressure.records import Pressure
 
 OPEN_FILES, MEMORY, CPU, CONNECTIONS = "open_files", "memory", "cpu", "connections"
-DISK = "disk"
+DISK, NETWORK = "disk", "network"
 # A disk that takes longer for a sync or a write is slow. Rotating disks under load take a tenth.
 SLOW_DISK_MS = 1_000
 # In percent of the limit: a shortage begins at the first, and ends below the second, so that it
 # does not come and go with each connection.
-BEGINS_PERCENT = {OPEN_FILES: 80, MEMORY: 90, CPU: 60, CONNECTIONS: 80, DISK: 100}
-ENDS_PERCENT = {OPEN_FILES: 75, MEMORY: 85, CPU: 40, CONNECTIONS: 70, DISK: 50}
-# Waits for the CPU are counted over this: less says something of a single busy moment.
+BEGINS_PERCENT = {OPEN_FILES: 80, MEMORY: 90, CPU: 60, CONNECTIONS: 80, DISK: 100, NETWORK: 5}
+ENDS_PERCENT = {OPEN_FILES: 75, MEMORY: 85, CPU: 40, CONNECTIONS: 70, DISK: 50, NETWORK: 2}
+# Of the TCP segments sent, so many sent again say that packets are lost: fewer are connection
+# attempts to a machine that is down.
+MIN_RESENT_SEGMENTS = 20
+# Waits for the CPU, and segments, are counted over this: less says something of a single busy
+# moment.
 CPU_WINDOW_MS = 10_000
 
 
@@ -26,7 +30,7 @@ class Usage:
     `throttled_periods`, `periods`: growing, of the control group. `stood_still_ms`: growing, for
     how long the process did not run at all. `top_peer`: the address that most of the connections
     come from, where there are many. `disk_ms`: that the disk takes for `disk_operation`, at which
-    it is the slowest."""
+    it is the slowest. `sent_segments`, `resent_segments`: growing, of TCP."""
 
     open_files: int = 0
     open_files_limit: int = 0
@@ -41,6 +45,8 @@ class Usage:
     disk_ms: int = 0
     disk_operation: str = ""
     stood_still_ms: int = 0
+    sent_segments: int = 0
+    resent_segments: int = 0
 
 
 class PressureJudge:
@@ -78,6 +84,11 @@ class PressureJudge:
         passed_ms = now_ms - began_ms
         if passed_ms < CPU_WINDOW_MS * 9 // 10:
             return
+        resent = usage.resent_segments - before.resent_segments
+        if resent >= MIN_RESENT_SEGMENTS:
+            yield NETWORK, resent, usage.sent_segments - before.sent_segments, ""
+        else:
+            yield NETWORK, 0, 1, ""
         waited_ms = usage.cpu_wait_ms - before.cpu_wait_ms
         periods = usage.periods - before.periods
         throttled_ms = (

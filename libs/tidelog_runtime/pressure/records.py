@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 class Pressure(NamedTuple):
     """`used` and `limit`: files, bytes, of the CPU milliseconds of waiting in as many that
-    passed, or of the disk the milliseconds that an operation takes and those of a slow one.
+    passed, of the disk the milliseconds that an operation takes and those of a slow one, or of
+    the network the TCP segments that were sent again and those that were sent.
     `detail`: what uses it, for people, or of the disk that operation; may be empty."""
 
     resource: str

@@ -30,6 +30,7 @@ def look_at_process(
     peer, connections = _top_peer(ports) if sockets >= MANY_SOCKETS else ("", 0)
     memory, memory_limit = _memory()
     throttled, periods = _throttling()
+    sent, resent = _tcp_segments()
     return Usage(
         open_files=open_files,
         open_files_limit=limit,
@@ -41,6 +42,8 @@ def look_at_process(
         cpu_wait_ms=_cpu_wait_ms(),
         throttled_periods=throttled,
         periods=periods,
+        sent_segments=sent,
+        resent_segments=resent,
         stood_still_ms=0 if standstill is None else standstill.total_ms,
     )
 
@@ -92,6 +95,25 @@ def _address(hexadecimal: str) -> str:
     words = [bytes.fromhex(hexadecimal[i : i + 8])[::-1].hex() for i in range(0, 32, 8)]
     joined = "".join(words)
     return ":".join(joined[i : i + 4].lstrip("0") or "0" for i in range(0, 32, 4))
+
+
+def _tcp_segments() -> tuple[int, int]:
+    """Of all processes in its network namespace: sent for the first time, and sent again."""
+    try:
+        return tcp_segments((_PROC / "net/snmp").read_text().splitlines())
+    except (OSError, ValueError):
+        return 0, 0
+
+
+def tcp_segments(lines: Iterable[str]) -> tuple[int, int]:
+    """Of the lines of /proc/net/snmp. Raises ValueError.
+
+    >>> tcp_segments(["Tcp: InSegs OutSegs RetransSegs", "Tcp: 9 700 50"])
+    (700, 50)
+    """
+    names, values = (line.split()[1:] for line in lines if line.startswith("Tcp:"))
+    counts = dict(zip(names, map(int, values), strict=True))
+    return counts.get("OutSegs", 0), counts.get("RetransSegs", 0)
 
 
 def _memory() -> tuple[int, int]:

@@ -11,11 +11,13 @@ from tidelog.inspection.explain import (
     backlogs,
     causes,
     cut_offs,
+    lost_packets,
     service_pressures,
     standbys,
 )
 from tidelog.inspection.explain.causes import Root
 from tidelog.inspection.explain.cluster_view import ClusterView, Life
+from tidelog.inspection.explain.lost_packets import TO_SEE_LOSS
 from tidelog.inspection.explain.observed import BROKER, Listening, SilentService, name_of
 from tidelog.inspection.explain.replicas import failure_of, not_asked, why_broker_does_nothing
 from tidelog.inspection.explain.roots import Following, effects
@@ -69,6 +71,8 @@ def no_controller(view: ClusterView) -> Iterator[Finding]:
     cause, severity, summary, next_step = _without_controller(
         [silent[address] for address in named if address in silent], view.silent_controllers()
     )
+    if cause == causes.CONTROLLER_UNREACHABLE:
+        evidence += lost_packets.lines(view)
     yield Finding(
         cause,
         severity,
@@ -108,8 +112,8 @@ def _without_controller(
             causes.WARNING,
             "the active controller lives and cannot be asked in time, so that what it knows is "
             "not told here",
-            "Ask again, with more time (--timeout); if it stays so, look at what CPU and "
-            "memory its machine has left.",
+            "Ask again, with more time (--timeout). If it stays so, check the network to it: "
+            f"{TO_SEE_LOSS}. Then look at what CPU and memory its machine has left.",
         )
     if Listening.UNRESOLVED in listening:
         service = next(s for s in silent if s.listening is Listening.UNRESOLVED)
@@ -171,8 +175,8 @@ def nobody_tells(view: ClusterView) -> Iterator[Finding]:
             for service in view.observed.silent[:MAX_NAMED]
         ),
         "Ask again, with more time (--timeout), or a controller (--bootstrap host:port), which "
-        "has less to tell; if it stays so, look at what CPU, memory and disk their machines have "
-        "left.",
+        "has less to tell. If it stays so, check the network to them (`ping -c 100`, retrans in "
+        "`ss -ti`), then what CPU, memory and disk their machines have left.",
     )
 
 

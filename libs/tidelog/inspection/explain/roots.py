@@ -9,6 +9,7 @@ from tidelog.inspection.explain import (
     cut_offs,
     disk_room,
     limited_clients,
+    lost_packets,
     next_steps,
     pressures,
     service_pressures,
@@ -16,6 +17,7 @@ from tidelog.inspection.explain import (
 )
 from tidelog.inspection.explain.causes import Reason, Root, Symptom
 from tidelog.inspection.explain.cluster_view import FAULT, UNFINISHED, ClusterView
+from tidelog.inspection.explain.lost_packets import TO_SEE_LOSS
 from tidelog.inspection.explain.observed import Listening, name_of
 from tidelog.inspection.explain.words import MAX_NAMED, ago, listed, since, span
 from tidelog.inspection.model import Finding, RejectedStart
@@ -54,13 +56,14 @@ _NEXT_STEP = {
     "catches up and rejoins every ISR by itself.",
     causes.BROKER_PAUSED: "Look at its process: is it stopped (kill -CONT PID lets it go on), "
     "starting on a large log, or starved of CPU, memory or disk? Restart it where it does not "
-    "recover; it rejoins by itself.",
+    f"recover; it rejoins by itself. Where it runs, check the network to it: {TO_SEE_LOSS}.",
     causes.BROKER_UNREACHABLE: "Check the network to its advertised address, and that this "
     "address is the right one; look at its process where that is well, and ask again in some "
     "seconds.",
     causes.BROKER_CUT_OFF: cut_offs.NEXT_STEP,
-    causes.BROKER_BUSY: "Ask again, with more time (--timeout); if it stays so, look at what "
-    "CPU, memory and disk broker {broker} has left.",
+    causes.BROKER_BUSY: "Ask again, with more time (--timeout). If it stays so, check the network "
+    f"to broker {{broker}} first, as it reports no shortage: {TO_SEE_LOSS}. Then look at what CPU, "
+    "memory and disk it has left.",
     causes.BROKER_UNREGISTERED: "Check that it reaches the metadata store (tidelog explain "
     "--broker {broker}); it registers by itself.",
     causes.BROKER_STARTING: "Wait until it has opened its logs and has its replicas from the "
@@ -415,6 +418,8 @@ def _about_broker(view: ClusterView, root: Root) -> list[str]:
         answered = view.last_answer_ms(broker_id)
         if answered is not None and root.cause not in _ENDED:
             evidence.append(f"it answered a follower {span(answered)} ago")
+    if root.cause in _MAY_LOSE_PACKETS:
+        evidence += lost_packets.lines(view, broker_id)
     if root.cause == causes.DISK_FULL:
         evidence += disk_room.lines(view, broker_id)
     return evidence + _links(view, root)
@@ -429,6 +434,15 @@ def _links(view: ClusterView, root: Root) -> list[str]:
 
 
 _OWN_WORDS = {FAULT: "its process ended with a fault", UNFINISHED: "its last start began"}
+_MAY_LOSE_PACKETS = frozenset(
+    {
+        causes.BROKER_PAUSED,
+        causes.BROKER_UNREACHABLE,
+        causes.BROKER_BUSY,
+        causes.REPLICA_CUT_OFF,
+        causes.REPLICA_SLOW,
+    }
+)
 _ENDED = frozenset({causes.REPLICA_DEAD, causes.BROKER_STOPPED, causes.BROKER_CANNOT_START})
 _LIVES_OR_NOT = _ENDED | frozenset(
     {

@@ -198,3 +198,25 @@ def test_syncs_alone_hold_up_no_answer(cluster: DescribedCluster) -> None:
     cluster.silence(2, Listening.ACCEPTS)
     cluster.unheard(2)
     assert {"broker_paused", "disk_slow"} <= set(causes_of(cluster.explain()))
+
+
+def test_a_busy_broker_without_a_shortage_may_be_behind_a_network_that_loses_packets(
+    cluster: DescribedCluster,
+) -> None:
+    cluster.silence(2, Listening.BUSY)
+    [busy] = cluster.explain()
+    step = busy.next_step
+    assert busy.cause == "broker_busy"
+    assert step.index("network to broker 2") < step.index("`ss -ti`") < step.index("CPU")
+
+
+@pytest.mark.parametrize("listening", [Listening.BUSY, Listening.ACCEPTS, Listening.ERRS])
+def test_segments_that_are_sent_again_are_evidence_and_no_finding(
+    cluster: DescribedCluster, listening: Listening
+) -> None:
+    short(cluster, "network", 310, 1_200)
+    assert cluster.explain() == []
+    cluster.silence(2, listening)
+    cluster.unheard(2)
+    [silent] = cluster.explain()
+    assert "its kernel sent 310 TCP segments again beside 1,200" in said(silent)
