@@ -10,6 +10,7 @@ from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.known_controllers import (
     MISSED_FOR_MS,
     KnownController,
+    decode_known_controller,
     encode_known_controller,
 )
 from tidelog_runtime.metadata.schema import ControllerProcess, encode
@@ -133,3 +134,10 @@ def test_what_is_written_by_hand_under_known_controllers_is_passed_over() -> Non
     broken = KeyValue(KEYS.known_controller(2), b"[]", 5, 5)
     told.roster.load(snapshot(9, odd, broken))
     assert told.roster.missing(100) == ()
+
+
+def test_what_the_previous_release_has_written_of_a_controller_is_understood() -> None:
+    old = b'{"address":"host:2","seen_at_ms":100,"stopped_at_ms":90}'
+    assert decode_known_controller(old) == KnownController("host:2", 100, 90)
+    later = b'{"address":"host:2","seen_at_ms":100,"of_a_later_release":1}'
+    assert decode_known_controller(later) == KnownController("host:2", 100)
