@@ -199,6 +199,13 @@ class UnknownTopicError(TidelogError, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     """The topic or the partition does not exist."""
 
 
+class BootstrapUnresolvedError(RequestTimedOutError):
+    """No host name of the bootstrap addresses can be resolved, and no broker is known yet."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.REQUEST_TIMED_OUT, message, outcome_unknown=False)
+
+
 class UnknownTopicIdError(UnknownTopicError, code=ErrorCode.UNKNOWN_TOPIC_ID):
     """The topic was deleted, and possibly created again with the same name."""
 

@@ -55,4 +55,16 @@ async def test_code_and_message_arrive_as_they_were(code: ErrorCode) -> None:
 
 
 async def test_a_server_that_is_not_there_is_unreachable() -> None:
-    assert isinstance(await _ask(None), UnreachableError)
+    found = await _ask(None)
+    assert isinstance(found, UnreachableError)
+    assert not found.unresolved
+
+
+async def test_a_host_name_without_an_address_is_unresolved() -> None:
+    async with open_channel("nobody.invalid:1") as channel:
+        call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(METHOD)
+        with pytest.raises(grpc.aio.AioRpcError) as raised:
+            await call(b"", timeout=30)
+    found = from_status(raised.value, "nobody.invalid:1")
+    assert isinstance(found, UnreachableError)
+    assert found.unresolved

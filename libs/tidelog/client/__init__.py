@@ -18,6 +18,7 @@ from tidelog.client.unclean_elections import UncleanElection
 from tidelog.errors import (
     ArgumentTypeError,
     BatchTooLargeError,
+    BootstrapUnresolvedError,
     ClientClosedError,
     ClientForkedError,
     CorruptBatchError,
@@ -76,6 +77,7 @@ __all__ = [
     "BatchDelivery",
     "BatchReport",
     "BatchTooLargeError",
+    "BootstrapUnresolvedError",
     "ClientClosedError",
     "ClientForkedError",
     "Consumer",

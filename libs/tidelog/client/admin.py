@@ -206,6 +206,7 @@ class Admin(TopicRequests, TopicQuestions, OperationRequests, BrokerRequests):
             attempt += 1
             # One broker after another, never two at once: each call is a new epoch.
             addresses = self._metadata.candidates()
+            unresolved = 0
             for asked, address in enumerate(addresses):
                 # A silent broker costs its part of the time that is left.
                 left_ms = max(give_up_ms - self._clock.monotonic_ms(), 0)
@@ -216,6 +217,7 @@ class Admin(TopicRequests, TopicQuestions, OperationRequests, BrokerRequests):
                     return await take_epoch(broker, name, epoch, counts, try_ms)
                 except UnreachableError as error:
                     problem = str(error)
+                    unresolved += error.unresolved
                 except TidelogError as error:
                     if not error.retriable:
                         raise
@@ -228,6 +230,9 @@ class Admin(TopicRequests, TopicQuestions, OperationRequests, BrokerRequests):
                     f"no broker gave a producer id within {timeout_ms} ms; the last problem: "
                     f"{problem}",
                 )
+            if unresolved == len(addresses):
+                left_ms = max(give_up_ms - self._clock.monotonic_ms(), 0)
+                await self._metadata.refresh_patiently(patience_ms=left_ms)
             await asyncio.sleep(self._backoff.pause_ms(attempt) / 1000)
 
     async def describe_producers(

@@ -18,7 +18,13 @@ from tidelog.client.metadata_cache import KnownTopic, MetadataCache
 from tidelog.client.request_fields import built
 from tidelog.client.request_parts import in_parts, name_bytes
 from tidelog.client.retry import Leader
-from tidelog.errors import ErrorCode, TidelogError, unknown_partition, unknown_topic
+from tidelog.errors import (
+    BootstrapUnresolvedError,
+    ErrorCode,
+    TidelogError,
+    unknown_partition,
+    unknown_topic,
+)
 from tidelog.model import LeaderHint, TopicPartition
 from tidelog.rpc.status import UnreachableError
 from tidelog.v1 import broker_pb2
@@ -37,6 +43,8 @@ MAX_POLL_MS = 100
 PARTITIONS_PER_POLL_MS = 50
 # Without any broker that answers, a first question is given up after this long.
 UNREACHABLE_TIMEOUT_MS = 10_000
+# The same where no bootstrap name can be resolved: resolvers try a name again after a second.
+UNRESOLVED_TIMEOUT_MS = 2_000
 # A topic that was created a moment ago may not be known to every broker yet.
 UNKNOWN_TOPIC_ATTEMPTS = 4
 UNKNOWN_TOPIC_PAUSE_MS = 50
@@ -185,12 +193,13 @@ class ClusterMetadata:
     ) -> None:
         """`refresh` until a broker answers; raises `TidelogError` (REQUEST_TIMED_OUT) after
         UNREACHABLE_TIMEOUT_MS without one, or `patience_ms` where that is less. A silent broker
-        costs a part of it."""
+        costs a part of it. Raises `BootstrapUnresolvedError` after UNRESOLVED_TIMEOUT_MS."""
         bound_ms = UNREACHABLE_TIMEOUT_MS
         if patience_ms is not None:
             bound_ms = max(min(patience_ms, bound_ms), 0)
         hedge_ms = self._hedge_ms(bound_ms)
         problem = "there was no answer yet"
+        unresolved_since_ms: int | None = None
         try:
             async with asyncio.timeout(bound_ms / 1000):
                 while True:
@@ -199,6 +208,7 @@ class ClusterMetadata:
                         return
                     except UnreachableError as error:
                         problem = str(error)
+                        unresolved_since_ms = self._unresolved(error, unresolved_since_ms)
                     await asyncio.sleep(MAX_POLL_MS / 1000)
         except TimeoutError:
             raise TidelogError(
@@ -207,6 +217,21 @@ class ClusterMetadata:
                 "and that the addresses are right",
                 outcome_unknown=False,
             ) from None
+
+    def _unresolved(self, error: UnreachableError, since_ms: int | None) -> int | None:
+        """Since when no bootstrap name can be resolved; None: one can, or brokers are known by
+        other addresses. Raises `BootstrapUnresolvedError` where that is too long."""
+        if not error.unresolved or self._cache.addresses():
+            return None
+        now_ms = self._clock.monotonic_ms()
+        since_ms = now_ms if since_ms is None else since_ms
+        if now_ms - since_ms >= UNRESOLVED_TIMEOUT_MS:
+            raise BootstrapUnresolvedError(
+                f"no host name of the bootstrap addresses ({', '.join(self._bootstrap)}) could be "
+                f"resolved within {UNRESOLVED_TIMEOUT_MS} ms ({error}); correct the addresses, or "
+                "check the name server"
+            )
+        return since_ms
 
     async def check_partition(
         self, partition: TopicPartition, patience_ms: int | None = None
@@ -390,7 +415,11 @@ class ClusterMetadata:
                 for f in failures
             ):
                 raise rejections[0]
-            raise UnreachableError("any broker", "; ".join(map(str, failures)))
+            raise UnreachableError(
+                "any broker",
+                "; ".join(map(str, failures)),
+                unresolved=all(isinstance(f, UnreachableError) and f.unresolved for f in failures),
+            )
         return answer
 
     async def _ask_one(

@@ -15,6 +15,8 @@ from tidelog.errors import ErrorCode, TidelogError
 ERROR_DOMAIN = "tidelog"
 # What gRPC itself says for a server with `maximum_concurrent_rpcs`.
 _SERVER_IS_FULL = "Concurrent RPC limit exceeded"
+# What gRPC itself says where its resolver found no address for a host name.
+_UNRESOLVED = "errors resolving"
 # Where gRPC carries a serialized `google.rpc.Status`.
 _DETAILS_KEY = "grpc-status-details-bin"
 
@@ -34,12 +36,14 @@ _REFUSED = frozenset(
 
 
 class UnreachableError(Exception):
-    """No answer from an address: whether the request was carried out is not known."""
+    """No answer from an address: whether the request was carried out is not known.
+    `unresolved`: its host name has no address, so that nothing was sent."""
 
-    def __init__(self, address: str, reason: str) -> None:
+    def __init__(self, address: str, reason: str, *, unresolved: bool = False) -> None:
         super().__init__(f"no answer from {address}: {reason}")
         self.address = address
         self.reason = reason
+        self.unresolved = unresolved
 
 
 def from_status(error: grpc.aio.AioRpcError, address: str) -> UnreachableError | TidelogError:
@@ -64,7 +68,7 @@ def from_status(error: grpc.aio.AioRpcError, address: str) -> UnreachableError |
         grpc.StatusCode.CANCELLED,
         grpc.StatusCode.ABORTED,
     ):
-        return UnreachableError(address, said)
+        return UnreachableError(address, said, unresolved=_UNRESOLVED in said)
     return TidelogError(ErrorCode.INTERNAL, f"{address} failed: {said}")
 
 

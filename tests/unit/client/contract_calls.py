@@ -153,10 +153,12 @@ def exported_clients() -> list[type]:
 
 class Unwell:
     """Connections to brokers and controllers all of which are silent (nothing is answered until
-    the call's own timeout) or dead (every call fails at once). `calls`: how many were made."""
+    the call's own timeout) or dead (every call fails at once), or whose names have no addresses.
+    `calls`: how many were made."""
 
-    def __init__(self, *, silent: bool) -> None:
+    def __init__(self, *, silent: bool, unresolved: bool = False) -> None:
         self._silent = silent
+        self.unresolved = unresolved
         self.calls = 0
         self.closed = 0
 
@@ -174,7 +176,8 @@ class Unwell:
             await asyncio.sleep(timeout_ms / 1000)
             raise UnreachableError(address, "DEADLINE_EXCEEDED")
         await asyncio.sleep(0)
-        raise UnreachableError(address, "UNAVAILABLE: nothing listens")
+        reason = "UNAVAILABLE: nothing listens"
+        raise UnreachableError(address, reason, unresolved=self.unresolved)
 
 
 class _UnwellService:

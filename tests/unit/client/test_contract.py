@@ -6,12 +6,14 @@ import asyncio
 import inspect
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tidelog.client import Consumer, Producer
+from tidelog.client import BootstrapUnresolvedError, Consumer, Producer
+from tidelog.client.cluster_metadata import UNRESOLVED_TIMEOUT_MS
 from tidelog.client.lifecycle import SLICE_CALLS
 from tidelog.client.producers_codec import ANSWER_GRACE_MS, IDENTITY_TIMEOUT_MS
 from tidelog.errors import ErrorCode, TidelogError
@@ -105,6 +107,34 @@ async def test_a_call_ends_with_an_error_of_its_own_within_its_timeout(
     begun_ms = virtual_clock().monotonic_ms()
     assert await outcome(task) in ("returned", "REQUEST_TIMED_OUT")
     assert virtual_clock().monotonic_ms() - begun_ms <= LONGEST_MS
+    await close_soon(client)
+
+
+@each_call
+@on_virtual_time
+async def test_a_call_ends_soon_where_no_bootstrap_name_can_be_resolved(call: PublicCall) -> None:
+    client = new_client(call.client, Unwell(silent=False, unresolved=True))
+    begun_ms = virtual_clock().monotonic_ms()
+    with suppress(BootstrapUnresolvedError):
+        await call.start(client)
+    assert virtual_clock().monotonic_ms() - begun_ms <= UNRESOLVED_TIMEOUT_MS + 500
+    await close_soon(client)
+
+
+@on_virtual_time
+async def test_a_call_waits_for_brokers_whose_name_can_be_resolved_in_time() -> None:
+    connections = Unwell(silent=False, unresolved=True)
+    client = new_client(Producer, connections)
+    task = asyncio.create_task(client.partitions_of("sea"))
+    await milliseconds(UNRESOLVED_TIMEOUT_MS - 200)
+    connections.unresolved = False
+    await milliseconds(UNRESOLVED_TIMEOUT_MS)
+    assert not task.done()
+    # From then on it takes as long again.
+    connections.unresolved = True
+    with pytest.raises(BootstrapUnresolvedError, match=r"\(127\.0\.0\.1:1\)") as unresolved:
+        await task
+    assert not unresolved.value.outcome_unknown
     await close_soon(client)
 
 
