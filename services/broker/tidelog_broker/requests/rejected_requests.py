@@ -7,7 +7,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tidelog.errors import TidelogError
+from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import RejectedRequests
 
 WINDOW_MS = 60_000
@@ -15,6 +15,9 @@ WINDOW_MS = 60_000
 MAX_KEPT = 200
 # Of one pair within the window; more are counted as so many.
 MAX_COUNTED = 1_000
+# A batch that overtook the first one of its producer is sent again; what the leader has forgotten
+# is sent under a new producer id; what was appended before is delivered.
+SETTLED_BY_PRODUCERS = frozenset({ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.DUPLICATE_SEQUENCE})
 
 
 class _Rejections(NamedTuple):
@@ -27,8 +30,9 @@ class RejectionCounts:
         self._kept: OrderedDict[tuple[str, str], _Rejections] = OrderedDict()
 
     def add(self, topic: str, error: TidelogError, now_ms: int) -> None:
-        """What may be sent again, as to another leader, is not counted."""
-        if error.retriable:
+        """What may be sent again, as to another leader, is not counted; nor what idempotent
+        producers settle by themselves."""
+        if error.retriable or error.code in SETTLED_BY_PRODUCERS:
             return
         key = (topic, error.code.name)
         found = self._kept.get(key)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import pytest
+
+from tidelog.client.partition_queue import Idempotence
+from tidelog.client.sequences import Identity
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import RejectedRequests
 from tidelog_broker.requests.rejected_requests import (
     MAX_COUNTED,
     MAX_KEPT,
+    SETTLED_BY_PRODUCERS,
     WINDOW_MS,
     RejectionCounts,
 )
+from unit.client.test_accumulator import P0, Bench
 
 TOO_LARGE = TidelogError(ErrorCode.BATCH_TOO_LARGE, "9 bytes; at most 5")
 
@@ -28,6 +34,24 @@ def test_rejections_are_counted_by_topic_and_reason() -> None:
 def test_what_another_broker_may_take_is_not_counted() -> None:
     counts = RejectionCounts()
     counts.add("sea", TidelogError(ErrorCode.NOT_LEADER, "elsewhere"), 1)
+    assert list(counts.recent(2)) == []
+
+
+@pytest.mark.parametrize("code", SETTLED_BY_PRODUCERS, ids=lambda code: code.name)
+def test_what_a_producer_settles_by_itself_is_not_counted(code: ErrorCode) -> None:
+    """`Accumulator.failed`: the batch is sent again or delivered, and no record fails."""
+    bench = Bench(idempotence=Idempotence.UNNAMED)
+    bench.accumulator.identified(Identity(7, 0))
+    bench.seal(P0, b"first")
+    first = bench.drain_group()
+    bench.seal(P0, b"second")
+    error = TidelogError(code, "sent again or delivered")
+    bench.fail(bench.drain_group(), error)
+    assert not any(isinstance(outcome, TidelogError) for _, outcome in bench.settled)
+    bench.fail(first, error)
+    assert not any(isinstance(outcome, TidelogError) for _, outcome in bench.settled)
+    counts = RejectionCounts()
+    counts.add("sea", error, 1)
     assert list(counts.recent(2)) == []
 
 
