@@ -26,6 +26,7 @@ from tidelog_runtime.pressure.judging import (
 )
 from tidelog_runtime.pressure.records import Pressure, decode_pressures, encode_pressures
 from tidelog_runtime.pressure.reporting import (
+    HELD_UP_MS,
     REWRITE_MS,
     HasRegistered,
     PressureMeter,
@@ -242,6 +243,36 @@ async def test_what_is_short_takes_one_request_to_write() -> None:
     world.store.grant_lease = None  # type: ignore[assignment,method-assign]
     world.usage = files(90)
     assert len(await world.written()) == 1
+    await world.store.close()
+
+
+async def test_a_process_whose_event_loop_is_held_up_reports_from_a_thread() -> None:
+    world = _World()
+    put: list[tuple[str, bytes, int]] = []
+    world.reports = PressureReports(
+        world.store,
+        KEY,
+        world.clock,
+        lambda: world.usage,
+        lambda: world.may_write,
+        put_directly=lambda *args: put.append(args),
+    )
+    await world.written()
+    world.usage = files(90)
+    world.clock.now += HELD_UP_MS - 1
+    world.reports.step_held_up()
+    assert put == []
+    world.clock.now += 1
+    world.reports.step_held_up()
+    [(key, value, lease_id)] = put
+    assert (key, lease_id > 0) == (KEY, True)
+    assert [pressure.used for pressure in decode_pressures(value)] == [90]
+    # Whichever came last, the loop writes what is so when it goes on.
+    world.usage = files(10)
+    assert await world.written() == ()
+    world.clock.now += HELD_UP_MS
+    world.reports.step_held_up()
+    assert len(put) == 1
     await world.store.close()
 
 

@@ -4,6 +4,7 @@ metadata store, for as long as it lasts."""
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
@@ -33,6 +34,12 @@ REWRITE_PERCENT = 5
 REWRITE_MS = 10_000
 # A process that is held up by its disk hears answers late.
 WRITE_TIMEOUT_SECONDS = 10.0
+
+# An event loop that has not measured for so long is held up: a thread measures and reports then.
+HELD_UP_MS = 4_000
+
+# Of a key, its value, and the id of the lease; blocks. Raises `StoreError`.
+PutDirectly = Callable[[str, bytes, int], None]
 
 _log = structlog.get_logger()
 
@@ -65,6 +72,8 @@ class PressureMeter:
         self._clock = clock
         self._look = look
         self._judge = PressureJudge(max_connections)
+        self._judging = threading.Lock()
+        self._measured_ms = clock.monotonic_ms()
         self.current: tuple[Pressure, ...] = ()
 
     async def run(self) -> None:
@@ -74,10 +83,22 @@ class PressureMeter:
             await asyncio.sleep(INTERVAL_SECONDS)
 
     async def step(self) -> None:
-        usage = await asyncio.to_thread(self._look)
-        before = {pressure.resource for pressure in self.current}
+        self._take(await asyncio.to_thread(self._look))
+        self._measured_ms = self._clock.monotonic_ms()
+
+    def step_held_up(self) -> None:
+        """From a thread: measures where the event loop does not."""
+        if self._is_held_up():
+            self._take(self._look())
+
+    def _is_held_up(self) -> bool:
+        return self._clock.monotonic_ms() - self._measured_ms >= HELD_UP_MS
+
+    def _take(self, usage: Usage) -> None:
         clock = self._clock
-        self.current = self._judge.take(usage, clock.monotonic_ms(), clock.wall_ms())
+        with self._judging:
+            before = {pressure.resource for pressure in self.current}
+            self.current = self._judge.take(usage, clock.monotonic_ms(), clock.wall_ms())
         for pressure in self.current:
             if pressure.resource not in before:
                 _log.warning(
@@ -92,7 +113,8 @@ class PressureMeter:
 
 
 class PressureReports(PressureMeter):
-    """`may_write`: whether the store is known to be that of this process's cluster."""
+    """`may_write`: whether the store is known to be that of this process's cluster.
+    `put_directly`: without the event loop; None: nothing is reported while that is held up."""
 
     def __init__(
         self,
@@ -103,8 +125,10 @@ class PressureReports(PressureMeter):
         may_write: Callable[[], bool],
         max_connections: int = 0,
         standstill: StandstillMeter | None = None,
+        put_directly: PutDirectly | None = None,
     ) -> None:
         super().__init__(clock, look, max_connections, standstill)
+        self._put_directly = put_directly
         self._may_write = may_write
         self._store = store
         self._key = key
@@ -126,6 +150,19 @@ class PressureReports(PressureMeter):
                 self._lease = None
             except (StoreError, TimeoutError):
                 return  # The store's own absence has a finding; the next step tries again.
+
+    def step_held_up(self) -> None:
+        is_held_up = self._is_held_up()
+        super().step_held_up()
+        lease, current = self._lease, self.current
+        if not (is_held_up and lease and current and self._put_directly and self._may_write()):
+            return
+        try:
+            self._put_directly(self._key, encode_pressures(current), lease.id)
+        except StoreError:
+            return
+        # The event loop may have written meanwhile, and writes again.
+        self._written = None
 
     async def _write(self) -> None:
         # Also where nothing is short yet: what is short then may leave no time for a second answer.
@@ -156,14 +193,29 @@ def _differs(written: Sequence[Pressure] | None, current: Sequence[Pressure]) ->
 async def reporting_pressure(reports: PressureMeter) -> AsyncIterator[None]:
     if reports.standstill is not None:
         reports.standstill.start()
+    ended = threading.Event()
+    watching = threading.Thread(
+        target=_watching, args=(reports, ended), name="held-up-pressure", daemon=True
+    )
+    watching.start()
     task = asyncio.create_task(_running(reports), name="pressure-reports")
     try:
         yield
     finally:
+        ended.set()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         if reports.standstill is not None:
             await asyncio.to_thread(reports.standstill.stop)
+
+
+def _watching(reports: PressureMeter, ended: threading.Event) -> None:
+    while not ended.wait(INTERVAL_SECONDS):
+        try:
+            reports.step_held_up()
+        except Exception as error:
+            _log.error("pressure_reports_ended", why=f"{type(error).__name__}: {error}")
+            return
 
 
 async def _running(reports: PressureMeter) -> None:

@@ -82,6 +82,7 @@ from tidelog_runtime.external_addresses import ExternalAddresses
 from tidelog_runtime.garbage_collection import collecting_garbage
 from tidelog_runtime.metadata.broker_directories import RejectedStart, RejectionCause
 from tidelog_runtime.metadata.etcd import EtcdStore
+from tidelog_runtime.metadata.etcd_direct import put_directly
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.store import StoreError
 from tidelog_runtime.pressure.idle_connections import closing_idle_connections
@@ -388,6 +389,7 @@ def pressure_reports(config: BrokerConfig, parts: Parts, ports: Sequence[int]) -
         HasRegistered(lambda: config.broker_id in broker.cache.brokers),
         config.max_connections_per_client,
         standstill,
+        partial(put_directly, config.etcd_endpoints),
     )
     broker.inspection.own_pressures = lambda: reports.current
     broker.inspection.standstills = standstill.recent
