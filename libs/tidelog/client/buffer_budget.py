@@ -31,10 +31,16 @@ class BufferBudget:
         except asyncio.CancelledError:
             if granted.done() and not granted.cancelled():
                 self.give_back(size_bytes)
+            else:
+                # There may be room for those behind it.
+                self._grant()
             raise
 
     def give_back(self, size_bytes: int) -> None:
         self.free_bytes += self._cost(size_bytes)
+        self._grant()
+
+    def _grant(self) -> None:
         while self._waiters:
             cost, granted = self._waiters[0]
             if granted.done():  # its task was cancelled

@@ -207,6 +207,27 @@ async def test_a_send_that_is_cancelled_under_back_pressure_has_sent_nothing(wor
 
 
 @story
+async def test_a_send_that_is_cancelled_under_back_pressure_holds_up_no_smaller_one(
+    world: World,
+) -> None:
+    producer = world.producer(buffer_bytes=100)
+    await warm(producer)
+    world.broker.gate.clear()
+    await producer.send("sea", b"x" * 60)
+    large = asyncio.create_task(producer.send("sea", b"x" * 90))
+    await milliseconds(1)
+    small = asyncio.create_task(producer.send("bay", b"x" * 10))
+    await milliseconds(1)
+    assert not small.done()
+    large.cancel()
+    await milliseconds(1)
+    assert small.done()
+    assert producer.free_bytes == 30
+    world.broker.gate.set()
+    await producer.close()
+
+
+@story
 async def test_a_send_that_is_cancelled_where_it_fills_a_batch_has_sent_nothing(
     world: World,
 ) -> None:
