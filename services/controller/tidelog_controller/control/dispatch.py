@@ -226,7 +226,8 @@ class Dispatch:
         """New partitions of topics that have had others of the same number."""
         for topic, held in self._context.topics.items():
             if held.entry.shrunk:
-                yield from self._context.unplaced(topic)
+                for number in self._context.unplaced.of(topic):
+                    yield TopicPartition(topic, number)
 
     # Time.
 

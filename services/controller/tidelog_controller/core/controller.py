@@ -182,7 +182,7 @@ class Controller:
         if not self._deposed:
             self.context.advance_operations(self._dispatch.receivers())
             self._begin(self._desk.advance(now_ms, wall_ms))
-            self._dirty.touch(self.context.take_wanted_anew())
+            self._dirty.touch_many(self.context.take_wanted_anew())
             self._judge()
             self._out += self._dispatch.due(now_ms, wall_ms)
             self._dispatch.tell_overdue(now_ms, wall_ms)
@@ -306,7 +306,7 @@ class Controller:
         """Their replicas were left out of what brokers were told, and their partitions not
         judged."""
         for topic in sorted(topics):
-            self._dirty.touch(self.context.partitions_of(topic))
+            self._dirty.touch_topic(topic)
         if topics:
             for broker_id in self._dispatch.controls:
                 self._dispatch.require_all(broker_id, self._now_ms, Cause.KEY_MENDED)
@@ -326,8 +326,7 @@ class Controller:
                 case PartitionChanged() as changed:
                     self._partition_changed(changed)
                 case MaintenanceChanged(broker_id, _):
-                    replicas = self.context.replicas_on(broker_id)
-                    self._dirty.touch(p for p, h in replicas if h.state.leader == broker_id)
+                    self._dirty.touch_led_by(broker_id)
                 case (
                     DeletionChanged() | PartitionsIntentChanged() | ConsentChanged()
                 ) as changed_intent:
@@ -348,10 +347,10 @@ class Controller:
                 self._dirty.touch([partition])
             case DeletionChanged(topic, new):
                 self._goes(self._keys.topic_deletion(topic), stands=new is not None)
-                self._dirty.touch(self.context.partitions_of(topic))
+                self._dirty.touch_topic(topic)
             case PartitionsIntentChanged(topic, before, after):
                 self._goes(self._keys.partition_removal(topic), stands=isinstance(after, Removal))
-                self._dirty.touch(self.context.partitions_of(topic))
+                self._dirty.touch_resized(topic, before, after)
                 if before is not None and after is None:
                     self._telling.intent_done(topic, before.entry, revision)
 
@@ -394,8 +393,8 @@ class Controller:
                 )
             )
         if old is None or new is None or new.broker_epoch != old.broker_epoch:
-            for topic in self.context.topics:
-                self._dirty.touch(self.context.unplaced(topic))
+            for topic in self.context.unplaced.topics():
+                self._dirty.touch_unplaced(topic)
         replicas = list(self.context.replicas_on(broker_id))
         # Elections go before changes of the ISR: nobody can write until they are done.
         self._dirty.touch(p for p, held in replicas if held.state.leader == broker_id)
@@ -406,13 +405,13 @@ class Controller:
         if new is None and old is not None:
             self._telling.topic_gone(topic, old.entry.topic_id, revision)
         if new is not None:
-            self._dirty.touch(self.context.unplaced(topic))
+            self._dirty.touch_unplaced(topic)
             # The min ISR in force is of it, and which removed partitions may lose their keys.
             if old is not None and (
                 new.config != old.config
                 or new.entry.first_leader_epoch != old.entry.first_leader_epoch
             ):
-                self._dirty.touch(self.context.partitions_of(topic))
+                self._dirty.touch_topic(topic)
 
     def _partition_changed(self, changed: PartitionChanged) -> None:
         partition, old, new = changed

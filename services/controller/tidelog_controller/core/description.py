@@ -178,15 +178,15 @@ def _partitions(context: Context, request: StateRequest) -> Iterator[PartitionKe
             # What it waits for is told with the deletion.
             continue
         entry = context.topics.get(topic)
-        for partition in context.partitions_of(topic):
-            held = context.partition(partition)
-            is_described = held is not None and _is_described(
-                context, partition, held, entry, request, named=named
-            )
-            yield _key_state(context, partition, held, entry) if held and is_described else None
-        for partition in context.unplaced(topic) if entry and not request.in_isr else ():
-            if request.partition in (None, partition.partition):
+        partitions = context.held_of(topic)
+        for number in sorted(partitions):
+            partition, held = TopicPartition(topic, number), partitions[number]
+            is_described = _is_described(context, partition, held, entry, request, named=named)
+            yield _key_state(context, partition, held, entry) if is_described else None
+        for number in context.unplaced.of(topic) if entry and not request.in_isr else ():
+            if request.partition in (None, number):
                 state = unassigned(context.topics[topic].entry, (), context.topics[topic].min_isr)
+                partition = TopicPartition(topic, number)
                 yield _key_state(context, partition, Partition(state, NO_REVISION), entry)
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable
 
 from tidelog.model import TopicPartition
 from tidelog_controller.control.descriptions import Descriptions
+from tidelog_controller.core.lazy_touches import MAX_TAKEN_PER_STEP, LazyTouches
 from tidelog_controller.core.reconcile import logs_needed, next_write
 from tidelog_controller.core.write_pace import WritePace
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.failing_disks import FailingDisks
+from tidelog_controller.state.known import Addition, Removal
 from tidelog_controller.state.purposes import (
     PartitionBatch,
     PartitionWrite,
@@ -51,10 +54,38 @@ class DirtyPartitions:
         # Insertion order, not that of a set: equal events give equal commands. The value
         # says whether the last write met a change by another.
         self._dirty: dict[TopicPartition, bool] = {}
+        self._later = LazyTouches(context)
 
     def touch(self, partitions: Iterable[TopicPartition]) -> None:
         for partition in partitions:
             self._dirty.setdefault(partition, False)
+
+    def touch_many(self, partitions: Collection[TopicPartition]) -> None:
+        """Those beyond one step's part follow with the next ones."""
+        if len(partitions) <= MAX_TAKEN_PER_STEP:
+            self.touch(partitions)
+        else:
+            self._later.add(partitions)
+
+    def touch_topic(self, topic: str, first: int = 0) -> None:
+        """Partitions from this number on that have a key, some in each step."""
+        numbers = sorted(self._context.held_of(topic))
+        self._later.add_numbers(topic, numbers[bisect_left(numbers, first) :])
+
+    def touch_resized(self, topic: str, *intents: Addition | Removal | None) -> None:
+        """`intents`: before and after. Those that one removes, and those that one places."""
+        removals = [intent.entry.first for intent in intents if isinstance(intent, Removal)]
+        if removals:
+            self.touch_topic(topic, min(removals))
+        self.touch_unplaced(topic)
+
+    def touch_unplaced(self, topic: str) -> None:
+        """Partitions without replicas, some in each step."""
+        self._later.add_numbers(topic, self._context.unplaced.of(topic))
+
+    def touch_led_by(self, broker_id: int) -> None:
+        """Partitions that it leads, some in each step."""
+        self._later.add_led_by(broker_id, self._context.names_on(broker_id))
 
     def refused(self, writes: Iterable[PartitionWrite]) -> None:
         """A refused batch is judged again whole; those that had changed, by themselves."""
@@ -76,11 +107,12 @@ class DirtyPartitions:
 
         One batch holds partitions that conflicted before, or others, but not both: one
         conflict does not hold up the rest. New partitions share one topic."""
+        self.touch(self._later.take())
         writes: list[PartitionWrite] = []
         settled: list[TopicPartition] = []
         kind: tuple[bool, str | None] | None = None
         size = judged = 0
-        is_last = True
+        is_last = not self._later
         for partition, contended in self._dirty.items():
             if self._transactions.writes(partition):
                 continue

@@ -95,7 +95,7 @@ class AdminDesk:
         self.topics = TopicAdmin(context, transactions, controls, rng, internal_topics)
         self._partitions = PartitionAdmin(context, transactions, controls)
         self._placing = Placing(context)
-        self._configs = TopicConfigAdmin(context, transactions, controls)
+        self._configs = TopicConfigAdmin(context, transactions, controls, self._reads)
         self._recoveries = RecoveryAdmin(context, transactions)
         self._leaders = LeaderAdmin(context, transactions, leader_balancing, self._reads)
         self._operations = OperationAdmin(context, transactions, rng, self._leaders.is_settled)
@@ -212,7 +212,7 @@ class AdminDesk:
     @property
     def has_more(self) -> bool:
         """Whether requests need further steps at once: one does a bounded part of their work."""
-        return self._looks.has_more or self._leaders.has_more
+        return self._looks.has_more or self._leaders.has_more or self._configs.has_more
 
     def wake_at_ms(self) -> int | None:
         times = [

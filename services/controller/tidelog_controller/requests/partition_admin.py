@@ -23,7 +23,6 @@ from tidelog_controller.policies.topics import beginning_beyond, check_partition
 from tidelog_controller.requests.topic_checks import (
     check_factor,
     check_revision,
-    has_unplaced,
     is_growing,
     known_topic,
     outcome_unknown,
@@ -233,7 +232,7 @@ class PartitionAdmin:
     ) -> TidelogError | None:
         """None: all that was asked for is done, and its intent is yet to go."""
         if isinstance(request, AddPartitions):
-            unplaced = len(self._context.unplaced(request.topic))
+            unplaced = self._context.unplaced.count(request.topic)
             if not unplaced:
                 return None
             factor = topic.entry.replication_factor
@@ -280,10 +279,14 @@ class PartitionAdmin:
             {context.keys.topic(topic), context.keys.topic_deletion(topic)}
         ):
             return None
+        # Most that are stopped are behind already, which is the cheapest to see.
+        reached = known.entry.first_leader_epoch
         epochs = [
             held.state.leader_epoch
             for number, held in context.held_of(topic).items()
-            if number >= removal.entry.first and context.is_stopped(TopicPartition(topic, number))
+            if held.state.leader_epoch >= reached
+            and number >= removal.entry.first
+            and context.is_stopped(TopicPartition(topic, number))
         ]
         entry = beginning_beyond(known.entry, epochs)
         return FirstEpochRise(topic, known.revision, entry) if entry != known.entry else None
@@ -316,8 +319,7 @@ class PartitionAdmin:
     def _is_added(self, topic: str) -> bool:
         if self._is_undecided(topic):
             return False
-        # In this order: to look for partitions without replicas takes the longer.
-        return not (self._pending(topic) or has_unplaced(self._context, topic))
+        return not (self._pending(topic) or self._context.unplaced.count(topic))
 
     def _is_removed(self, topic: str, first: int) -> bool:
         return not self._is_undecided(topic) and not self._context.has_partition_from(topic, first)

@@ -33,7 +33,6 @@ from tidelog_controller.requests.topic_checks import (
     check_factor,
     check_revision,
     created_by,
-    has_unplaced,
     is_growing,
     other_id,
     outcome_unknown,
@@ -155,8 +154,7 @@ class TopicAdmin:
         topic = self._context.topics.get(name)
         if topic is None or topic.entry.topic_id != topic_id or name in self._context.deletions:
             return False
-        # In this order: to look for partitions without replicas takes the longer.
-        return not (self._pending(name) or has_unplaced(self._context, name))
+        return not (self._pending(name) or self._context.unplaced.count(name))
 
     def wake_at_ms(self) -> int | None:
         deadlines = [creation.deadline_ms for creation in self._creations.values()]
@@ -228,7 +226,7 @@ class TopicAdmin:
             return None
         if addition is not None and addition.entry.first:
             return None  # It was complete, and grows.
-        if not has_unplaced(self._context, name):
+        if not self._context.unplaced.count(name):
             return None
         return TopicCreation(name, topic.entry, addition.entry.assignment if addition else ())
 
@@ -238,7 +236,7 @@ class TopicAdmin:
         asked = (*_shape(request), dict(request.config))
         if (asked, request.assignment) == (there, half_way.assignment):
             return
-        unplaced = len(self._context.unplaced(request.topic))
+        unplaced = self._context.unplaced.count(request.topic)
         by_id = f", also by operation id {entry.operation_id}" if entry.operation_id else ""
         raise TidelogError(
             ErrorCode.TOPIC_ALREADY_EXISTS,
@@ -320,7 +318,7 @@ class TopicAdmin:
         if topic.entry.topic_id != entry.topic_id:
             return AdminReply(_exists(name))
         creation.seen = True
-        unplaced = len(self._context.unplaced(name)) if timed_out else 0
+        unplaced = self._context.unplaced.count(name) if timed_out else 0
         if unplaced:
             error = unplaced_partitions(
                 name, unplaced, topic.entry.partitions, entry.replication_factor

@@ -37,23 +37,10 @@ def known_topic(context: Context, topic: str, topic_id: str = "") -> Topic:
     return known
 
 
-def has_unplaced(context: Context, topic: str) -> bool:
-    """Whether partitions have no replicas yet. Checked after each event while a topic is created:
-    most of the time their number says it."""
-    entry, held = context.topics[topic].entry, context.held_of(topic)
-    if len(held) < entry.partitions:
-        return True
-    placed = sum(
-        number < entry.partitions and partition.state.topic_id == entry.topic_id
-        for number, partition in held.items()
-    )
-    return placed < entry.partitions
-
-
 def is_growing(context: Context, topic: str) -> bool:
     """Whether partitions of a topic have yet to get replicas, or the intent to add them is still
     kept: until then another change of their number is rejected."""
-    return topic in context.additions or has_unplaced(context, topic)
+    return topic in context.additions or context.unplaced.count(topic) > 0
 
 
 def created_by(context: Context, operation_id: str) -> str | None:

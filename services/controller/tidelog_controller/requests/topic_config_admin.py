@@ -1,4 +1,5 @@
-"""Requests that change a topic's configuration, from their check to their reply.
+"""Requests that change a topic's configuration, from their check to their reply. What concerns
+each partition of the topic is checked off the event loop, or some partitions in each step.
 
 The topic's key is what changes; brokers take it from there. The min ISR in force is a field of
 each partition's key, which the controller brings up to date (interleaving 3 of ARCHITECTURE.md).
@@ -6,6 +7,7 @@ each partition's key, which the controller brings up to date (interleaving 3 of 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -14,6 +16,7 @@ from tidelog.model import NO_LEADER, TopicPartition
 from tidelog_controller.control.broker_control import BrokerControl
 from tidelog_controller.policies.reassignment import min_isr_in_force
 from tidelog_controller.policies.topics import check_config, check_config_change
+from tidelog_controller.requests.snapshot_reads import SnapshotReads
 from tidelog_controller.requests.topic_checks import (
     check_revision,
     known_topic,
@@ -30,10 +33,15 @@ from tidelog_controller.state.purposes import TopicChange
 from tidelog_controller.state.transactions import Transactions
 from tidelog_runtime.topic_config import TopicConfig
 
+# Partitions of which one step checks which min ISR is in force: less than a millisecond.
+MAX_CHECKED_PER_STEP = 500
+MIN_CHECKED_PER_STEP = 10
+
 
 @dataclass(slots=True)
 class _Alteration:
-    """`changes`: in force with the change that was written, or that nobody had to write."""
+    """`changes`: in force with the change that was written, or that nobody had to write.
+    `unchecked`: partitions that may have yet to get `min_isr`; None: all."""
 
     request: AlterTopicConfig
     topic_id: str
@@ -41,6 +49,8 @@ class _Alteration:
     change: TopicChange | None = None
     changes: tuple[ConfigChange, ...] = ()
     written: bool = False
+    min_isr: int | None = None
+    unchecked: deque[int] | None = None
 
 
 class TopicConfigAdmin:
@@ -49,17 +59,36 @@ class TopicConfigAdmin:
         context: Context,
         transactions: Transactions,
         controls: Mapping[int, BrokerControl],
+        reads: SnapshotReads,
     ) -> None:
         self._context = context
         self._transactions = transactions
         self._controls = controls
+        self._reads = reads
         self._alterations: dict[int, _Alteration] = {}
+        self._has_more = False
 
     def alter(self, request: AlterTopicConfig, now_ms: int) -> list[Command]:
-        """Refuses what cannot be, or begins; `advance` does the rest."""
+        """Rejects what cannot be, or begins; `advance` does the rest."""
+        deadline_ms = now_ms + request_timeout_ms(request.timeout_ms)
         try:
             topic = known_topic(self._context, request.topic, request.topic_id)
-            wanted = self._wanted(request, topic)
+            config = _wanted(request, topic)
+        except TidelogError as error:
+            return [Reply(request.request_id, AdminReply(error))]
+        min_isr = TopicConfig.parse(config).min_insync_replicas
+        if min_isr is None or min_isr == topic.config.min_insync_replicas:
+            return self._begin(request, deadline_ms)
+        return self._reads.submit(
+            request.request_id,
+            lambda view: check_min_isr(view.context, request.topic, min_isr),
+            lambda _: self._begin(request, deadline_ms),
+        )
+
+    def _begin(self, request: AlterTopicConfig, deadline_ms: int) -> list[Command]:
+        try:
+            topic = known_topic(self._context, request.topic, request.topic_id)
+            wanted = _wanted(request, topic)
         except TidelogError as error:
             return [Reply(request.request_id, AdminReply(error))]
         if request.dry_run:
@@ -67,70 +96,24 @@ class TopicConfigAdmin:
             answer = ConfigAnswer(changes, topic.revision)
             return [Reply(request.request_id, AdminReply(None, answer=answer))]
         self._alterations[request.request_id] = _Alteration(
-            request, topic.entry.topic_id, now_ms + request_timeout_ms(request.timeout_ms)
+            request, topic.entry.topic_id, deadline_ms
         )
         return []
 
     def advance(self, now_ms: int) -> list[Command]:
         commands: list[Command] = []
+        self._has_more = False
         for alteration in list(self._alterations.values()):
             commands += self._advance(alteration, now_ms)
         return commands
 
+    @property
+    def has_more(self) -> bool:
+        """Whether a step is due at once: one checks a part of the partitions."""
+        return self._has_more
+
     def wake_at_ms(self) -> int | None:
         return min((a.deadline_ms for a in self._alterations.values()), default=None)
-
-    def _wanted(self, request: AlterTopicConfig, topic: Topic) -> Mapping[str, str]:
-        """The topic's configuration as it is to be. Raises what the request is refused with."""
-        if not request.changed and not request.unset:
-            raise TidelogError(
-                ErrorCode.INVALID_REQUEST, "nothing is to be set or unset; name at least one key"
-            )
-        both = sorted(set(request.changed) & set(request.unset))
-        if both:
-            raise TidelogError(
-                ErrorCode.INVALID_REQUEST, f"{both[0]} is to be both set and unset; choose one"
-            )
-        TopicConfig.check_keys(request.unset)
-        config = {k: v for k, v in topic.entry.config.items() if k not in request.unset}
-        config |= request.changed
-        check_config(config, topic.entry.replication_factor)
-        check_config_change(topic.entry.config, config)
-        self._check_min_isr(request.topic, topic, config)
-        if config != topic.entry.config:
-            check_revision(f"topic {request.topic}", topic.revision, request.expected_revision)
-        return config
-
-    def _check_min_isr(self, name: str, topic: Topic, config: Mapping[str, str]) -> None:
-        """Partitions that were moved by hand may have fewer replicas than the topic's factor."""
-        wanted = TopicConfig.parse(config).min_insync_replicas
-        if wanted is None or wanted == topic.config.min_insync_replicas:
-            return
-        short = min(self._too_few(name, wanted), default=None)
-        if short is not None:
-            number, fewest = short
-            raise TidelogError(
-                ErrorCode.INVALID_CONFIG,
-                f"min_insync_replicas is to be {wanted} and {TopicPartition(name, number)} has, or "
-                f"is to have, {fewest} replicas: no acks=all write to it would ever succeed; give "
-                "it more replicas first",
-            )
-
-    def _too_few(self, name: str, wanted: int) -> Iterator[tuple[int, int]]:
-        """Partitions that stay and have, or are to have, fewer replicas, and how many."""
-        context = self._context
-        target_of, removal = context.operations.target_of, context.removals.get(name)
-        if name in context.deletions:
-            return
-        for number, held in context.held_of(name).items():
-            if removal is not None and number >= removal.entry.first:
-                continue
-            fewest = settled = len(held.state.settled_replicas)
-            target = target_of(TopicPartition(name, number))
-            if target:
-                fewest = min(settled, len(target))
-            if fewest < wanted:
-                yield number, fewest
 
     def _advance(self, alteration: _Alteration, now_ms: int) -> list[Command]:
         request, timed_out = alteration.request, now_ms >= alteration.deadline_ms
@@ -152,7 +135,7 @@ class TopicConfigAdmin:
             what = f"topic {request.topic} has the new configuration"
             return self._reply(alteration, AdminReply(outcome_unknown(what)))
         pending = pending_brokers(self._controls, request.topic)
-        due = pending or self._is_min_isr_due(request.topic, topic)
+        due = pending or self._is_min_isr_due(alteration, topic)
         if due and not timed_out:
             return []
         answer = ConfigAnswer(alteration.changes, topic.revision)
@@ -161,7 +144,7 @@ class TopicConfigAdmin:
 
     def _change(self, request: AlterTopicConfig, topic: Topic) -> TopicChange | None:
         """What is to be written; None: all is as asked for."""
-        wanted = self._wanted(request, topic)
+        wanted = _wanted(request, topic)
         if wanted == topic.entry.config:
             return None
         described = tuple(
@@ -177,16 +160,25 @@ class TopicConfigAdmin:
             described=described,
         )
 
-    def _is_min_isr_due(self, name: str, topic: Topic) -> bool:
-        """Whether a partition has yet to get the min ISR that is asked for. One without a
-        leader gets it with the next."""
-        for partition in self._context.partitions_of(name):
-            held = self._context.partition(partition)
-            if held is None or held.state.leader == NO_LEADER:
-                continue
-            if held.state.min_isr != min_isr_in_force(held.state, topic.config.min_isr):
+    def _is_min_isr_due(self, alteration: _Alteration, topic: Topic) -> bool:
+        """Whether a partition may have yet to get the min ISR that is asked for. One without a
+        leader gets it with the next; one that has it keeps it until the topic's changes."""
+        held, min_isr = self._context.held_of(alteration.request.topic), topic.config.min_isr
+        unchecked = alteration.unchecked
+        if unchecked is None or alteration.min_isr != topic.config.min_insync_replicas:
+            unchecked = alteration.unchecked = deque(held)
+            alteration.min_isr = topic.config.min_insync_replicas
+        room = max(MAX_CHECKED_PER_STEP // len(self._alterations), MIN_CHECKED_PER_STEP)
+        for _ in range(min(room, len(unchecked))):
+            partition = held.get(unchecked[0])
+            state = partition.state if partition is not None else None
+            if state is None or state.leader == NO_LEADER:
+                pass  # It gets it with its next leader, or is gone.
+            elif state.min_isr != min_isr_in_force(state, min_isr):
                 return True
-        return False
+            unchecked.popleft()
+        self._has_more |= bool(unchecked)
+        return bool(unchecked)
 
     def _is_in_flight(self, alteration: _Alteration) -> bool:
         return alteration.change is not None and self._transactions.is_in_flight(alteration.change)
@@ -194,6 +186,57 @@ class TopicConfigAdmin:
     def _reply(self, alteration: _Alteration, reply: AdminReply) -> list[Command]:
         del self._alterations[alteration.request.request_id]
         return [Reply(alteration.request.request_id, reply)]
+
+
+def check_min_isr(context: Context, name: str, min_isr: int) -> None:
+    """Partitions that were moved by hand may have fewer replicas than the topic's factor. Pure:
+    reads alone. Raises INVALID_CONFIG."""
+    short = min(_too_few(context, name, min_isr), default=None)
+    if short is not None:
+        number, fewest = short
+        raise TidelogError(
+            ErrorCode.INVALID_CONFIG,
+            f"min_insync_replicas is to be {min_isr} and {TopicPartition(name, number)} has, or "
+            f"is to have, {fewest} replicas: no acks=all write to it would ever succeed; give "
+            "it more replicas first",
+        )
+
+
+def _too_few(context: Context, name: str, wanted: int) -> Iterator[tuple[int, int]]:
+    """Partitions that stay and have, or are to have, fewer replicas, and how many."""
+    target_of, removal = context.operations.target_of, context.removals.get(name)
+    if name in context.deletions:
+        return
+    for number, held in context.held_of(name).items():
+        if removal is not None and number >= removal.entry.first:
+            continue
+        fewest = settled = len(held.state.settled_replicas)
+        target = target_of(TopicPartition(name, number))
+        if target:
+            fewest = min(settled, len(target))
+        if fewest < wanted:
+            yield number, fewest
+
+
+def _wanted(request: AlterTopicConfig, topic: Topic) -> Mapping[str, str]:
+    """The topic's configuration as it is to be. Raises what the request is rejected with."""
+    if not request.changed and not request.unset:
+        raise TidelogError(
+            ErrorCode.INVALID_REQUEST, "nothing is to be set or unset; name at least one key"
+        )
+    both = sorted(set(request.changed) & set(request.unset))
+    if both:
+        raise TidelogError(
+            ErrorCode.INVALID_REQUEST, f"{both[0]} is to be both set and unset; choose one"
+        )
+    TopicConfig.check_keys(request.unset)
+    config = {k: v for k, v in topic.entry.config.items() if k not in request.unset}
+    config |= request.changed
+    check_config(config, topic.entry.replication_factor)
+    check_config_change(topic.entry.config, config)
+    if config != topic.entry.config:
+        check_revision(f"topic {request.topic}", topic.revision, request.expected_revision)
+    return config
 
 
 def config_changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[ConfigChange, ...]:

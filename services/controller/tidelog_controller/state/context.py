@@ -43,6 +43,7 @@ from tidelog_controller.state.known import (
 )
 from tidelog_controller.state.operations import Held as HeldOperation
 from tidelog_controller.state.operations import Operations, PlanChunk
+from tidelog_controller.state.unplaced import UnplacedPartitions
 from tidelog_runtime.metadata.keys import (
     BrokerAdditionKey,
     BrokerDirectoryKey,
@@ -129,6 +130,7 @@ class Context:
         # All is known up to here, because the watch has delivered it.
         self.revision = 0
         self._partitions: dict[str, dict[int, Partition]] = {}
+        self.unplaced = UnplacedPartitions()
         self._owned: set[str] = set()  # topics whose partitions no snapshot shares
         self._by_broker: dict[int, dict[TopicPartition, None]] = {}
         self._ahead: dict[str, int] = {}  # keys known beyond `revision`, and up to where
@@ -160,15 +162,9 @@ class Context:
     def replica_count(self, broker_id: int) -> int:
         return len(self._by_broker.get(broker_id, ()))
 
-    def unplaced(self, topic: str) -> list[TopicPartition]:
-        """Partitions of a topic that have no replicas yet."""
-        entry = self.topics[topic].entry
-        placed = self._partitions.get(topic, {})
-        return [
-            TopicPartition(topic, p)
-            for p in range(entry.partitions)
-            if p not in placed or placed[p].state.topic_id != entry.topic_id
-        ]
+    def names_on(self, broker_id: int) -> Collection[TopicPartition]:
+        """Partitions with a replica on it, as of now."""
+        return self._by_broker.get(broker_id, {}).keys()
 
     def unreadable_topics(self) -> set[str]:
         """Of these not all is known that the store holds: which partitions there are, where
@@ -211,7 +207,7 @@ class Context:
         copy.maintenance, copy.wanted_moves = dict(self.maintenance), self.wanted_moves
         copy.rejecting_disks = frozenset(self.rejecting_disks)
         copy.operations = self.operations.snapshot()
-        copy._partitions = dict(self._partitions)
+        copy._partitions, copy.unplaced = dict(self._partitions), self.unplaced.snapshot()
         self._owned.clear()
         copy._by_broker = {broker_id: dict(held) for broker_id, held in self._by_broker.items()}
         return copy
@@ -422,6 +418,7 @@ class Context:
             new = new._replace(create_revision=old.create_revision)
         if new is not None:
             self.topics[topic] = new
+        self.unplaced.topic_changed(topic, old, new, self.held_of(topic))
         self._may_have_to_outlive(topic)
         self._moved_on()
         return TopicChanged(topic, old, new)
@@ -446,6 +443,7 @@ class Context:
                 self._by_broker.setdefault(broker_id, {})[partition] = None
         if not siblings:
             del self._partitions[partition.topic]
+        self.unplaced.partition_changed(partition, new, self.topics.get(partition.topic))
         if layout_of(old) != layout_of(new):
             self._moved_on()
         if self.is_stopped(partition) and not self.is_outlived(partition):

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 import pytest
 
+from tidelog.model import TopicPartition
 from tidelog_controller.core import dirty_partitions
-from tidelog_controller.core.dirty_partitions import MAX_JUDGED_PER_BATCH
+from tidelog_controller.core.dirty_partitions import MAX_JUDGED_PER_BATCH, DirtyPartitions
+from tidelog_controller.core.lazy_touches import MAX_TAKEN_PER_STEP
 from tidelog_controller.core.reconcile import next_write
+from tidelog_controller.policies.reassignment import min_isr_in_force
+from tidelog_controller.requests import topic_config_admin
+from tidelog_controller.state.admin_requests import SetMaintenance
 from tidelog_controller.state.commands import Transact
 from tidelog_controller.state.events import CreateTopic, Tick, Transacted
 from tidelog_runtime.metadata.store import MAX_TRANSACTION_CHANGES
@@ -67,3 +74,70 @@ def test_a_step_judges_only_so_many_partitions_that_need_nothing(
     driver.watch()
     assert sum(judged) > MAX_JUDGED_PER_BATCH
     assert max(judged) <= MAX_JUDGED_PER_BATCH
+
+
+def _maintenance(driver: Driver) -> None:
+    """Of a broker that leads a third of them."""
+    driver.create_topic("u", 2 * MANY, 2)
+    driver.feed(SetMaintenance(90, (1,), True, False, 5_000))
+
+
+MANY = 2 * PARTITIONS
+CHANGES: dict[str, Callable[[Driver], object]] = {
+    "min ISR": lambda driver: driver.alter_config({"min_insync_replicas": "1"}),
+    "fewer": lambda driver: driver.remove_partitions(1),
+    "more": lambda driver: driver.add_partitions(2 * MANY),
+    "deletion": lambda driver: driver.delete_topic(),
+    "maintenance": _maintenance,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_step_touches_only_so_many_partitions_of_a_request(
+    change: Callable[[Driver], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = _with_brokers()
+    driver.create_topic(partitions=MANY, replication_factor=2)
+    touched: list[int] = []
+    touch, handle = DirtyPartitions.touch, driver.controller.handle
+
+    def counted(dirty: DirtyPartitions, partitions: Iterable[TopicPartition]) -> None:
+        names = list(partitions)
+        touched[-1] += len(names)
+        touch(dirty, names)
+
+    def handled(*parts: object) -> object:
+        touched.append(0)
+        return handle(*parts)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(DirtyPartitions, "touch", counted)
+    monkeypatch.setattr(driver.controller, "handle", handled)
+    change(driver)
+    # Beside its part: what one transaction has written, and its acknowledgement.
+    assert 0 < max(touched) <= MAX_TAKEN_PER_STEP + 3 * MAX_TRANSACTION_CHANGES
+
+
+def test_a_step_checks_the_min_isr_in_force_of_only_so_many_partitions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(topic_config_admin, "MAX_CHECKED_PER_STEP", 10)
+    driver = _with_brokers()
+    driver.create_topic(partitions=50, replication_factor=2)
+    checked: list[int] = []
+    handle = driver.controller.handle
+
+    def counted(*parts: object) -> object:
+        checked[-1] += 1
+        return min_isr_in_force(*parts)  # type: ignore[arg-type]
+
+    def handled(*parts: object) -> object:
+        checked.append(0)
+        return handle(*parts)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(topic_config_admin, "min_isr_in_force", counted)
+    monkeypatch.setattr(driver.controller, "handle", handled)
+    request = driver.alter_config({"min_insync_replicas": "1"})
+    assert driver.replies[request].error is None
+    assert {state.min_isr for state in driver.states()} == {1}
+    assert sum(checked) >= 50
+    assert max(checked) <= 10

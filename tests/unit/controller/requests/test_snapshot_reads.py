@@ -8,6 +8,7 @@ from tidelog.errors import ErrorCode
 from tidelog_controller.requests import recovery_looks, snapshot_reads
 from tidelog_controller.state.admin_answers import RecoveryAnswer, RestartAnswer
 from tidelog_controller.state.admin_requests import (
+    AlterTopicConfig,
     CheckRestart,
     DescribeBrokers,
     DescribeRecovery,
@@ -33,6 +34,7 @@ REQUESTS: list[AdminRequest] = [
     ElectPreferredLeaders(0, (), True, 0),
     SetMaintenance(0, (1,), True, True, 0),
     SetMaintenance(0, (9,), True, True, 0),
+    AlterTopicConfig(0, "t", "", {"min_insync_replicas": "3"}, (), 0, True, 0),
 ]
 
 

@@ -84,7 +84,7 @@ def test_a_topic_names_the_partitions_that_have_no_replicas() -> None:
     value = encode(TopicEntry("id", 2, 2))
     context.absorb(Changed(key, KeyValue(key, value, 4, 4), 4))
     context.absorb(partition(5))
-    assert context.unplaced("t") == [TopicPartition("t", 1)]
+    assert context.unplaced.of("t") == [1]
 
 
 def test_a_partition_of_a_former_topic_counts_as_unplaced() -> None:
@@ -93,7 +93,7 @@ def test_a_partition_of_a_former_topic_counts_as_unplaced() -> None:
     value = encode(TopicEntry("another", 1, 2))
     context.absorb(Changed(key, KeyValue(key, value, 4, 4), 4))
     context.absorb(partition(5))
-    assert context.unplaced("t") == [TopicPartition("t", 0)]
+    assert context.unplaced.of("t") == [0]
 
 
 def test_a_value_that_cannot_be_read_leaves_what_was_known() -> None:
