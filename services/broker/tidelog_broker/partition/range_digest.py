@@ -43,6 +43,10 @@ class RangeDigest(NamedTuple):
         return f"{self.value:016x}"
 
 
+def _is_shorter(digest: RangeDigest, current: RangeDigest, committed: int) -> bool:
+    return digest.start == current.start and digest.end < current.end <= committed
+
+
 class BatchSummary(NamedTuple):
     """What a digest is made of, and what a person needs to know one batch from another."""
 
@@ -309,7 +313,14 @@ class LogDigests:
         if self._reports_again and limit > 0:
             self._reports_again = False
             self._pend_newest()
-        self._drop_pending(lambda digest: digest.start < log_start)
+        current = self._sums.open.digest
+        self._drop_pending(
+            lambda digest: (
+                digest.start < log_start
+                # The range has grown since the scrub found that.
+                or (current is not None and _is_shorter(digest, current, committed))
+            )
+        )
         found = [digest for digest in self._pending.values() if digest.end <= committed][:limit]
         last = self._sums.open.digest if self._is_unreported(log_start) else None
         if last is not None and last.end <= committed and len(found) < limit:

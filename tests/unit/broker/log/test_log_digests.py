@@ -222,6 +222,19 @@ def test_what_is_reported_is_not_reported_again_until_it_changes() -> None:
     assert [(r.start, r.end) for r in digests.reports(24, 0, 10)] == [(16, 24)]
 
 
+def test_what_a_scrub_found_is_not_reported_once_its_range_has_grown() -> None:
+    digests = digests_with([5])
+    found = digests.of(0, 5)
+    assert found is not None
+    digests.scrubbed(found)
+    digests.appended([batch_at(5, count=1)])
+    assert digests.reports(5, 0, 10) == [found]
+    (report,) = digests.reports(6, 0, 10)
+    assert (report.start, report.end) == (0, 6)
+    digests.reported(report)
+    assert digests.reports(6, 0, 10) == []
+
+
 def test_a_range_that_retention_has_reached_is_not_reported() -> None:
     digests = digests_with([5, 7, 9, 2])
     assert [r.start for r in digests.reports(23, 8, 10)] == [8, 16]
