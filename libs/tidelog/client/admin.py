@@ -284,4 +284,4 @@ class Admin(TopicRequests, TopicQuestions, OperationRequests, BrokerRequests):
         try:
             return await self._metadata.describe(topics, patience_ms)
         except UnreachableError as error:
-            raise no_answer(str(error)) from error
+            raise no_answer(str(error), sent=False) from error

@@ -152,7 +152,7 @@ class TopicRequests:
                         topic, operation_id, timeout_ms
                     )
             except TimeoutError:
-                raise no_answer("no broker told how many brokers there are") from None
+                raise no_answer("no broker told how many brokers there are", sent=False) from None
         request = built(
             pb.CreateTopicRequest,
             topic=topic,

@@ -117,6 +117,7 @@ class ControllerCalls:
         give_up_ms = self._clock.monotonic_ms() + timeout_ms
         in_doubt = False
         problem = "no active controller is known"
+        sent = False
         for attempt in range(1, MAX_ATTEMPTS + 1):
             left_ms = give_up_ms - self._clock.monotonic_ms()
             try:
@@ -128,6 +129,7 @@ class ControllerCalls:
                 break
             address = self._metadata.controller_address
             if address:
+                sent = True
                 try:
                     api = self._connections.controller(address)
                     left_ms = max(give_up_ms - self._clock.monotonic_ms(), 0)
@@ -142,7 +144,7 @@ class ControllerCalls:
             if self._clock.monotonic_ms() >= give_up_ms:
                 break
             await asyncio.sleep(self._backoff.pause_ms(attempt) / 1000)
-        raise no_answer(problem)
+        raise no_answer(problem, sent=sent)
 
 
 def _may_change(answer: Response) -> bool:
@@ -150,9 +152,12 @@ def _may_change(answer: Response) -> bool:
     return error.retriable and error.code not in FINAL_ANSWERS
 
 
-def no_answer(problem: str) -> TidelogError:
+def no_answer(problem: str, *, sent: bool) -> TidelogError:
+    """`sent`: whether a request for a change was sent, and may have been carried out."""
+    check = "then look whether it was carried out after all" if sent else "nothing was changed"
     return TidelogError(
         ErrorCode.REQUEST_TIMED_OUT,
         f"the request was not answered in time; the last problem: {problem}; check that the "
-        "cluster runs, then look whether it was carried out after all",
+        f"cluster runs; {check}",
+        outcome_unknown=sent,
     )
