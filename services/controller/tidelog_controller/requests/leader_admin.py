@@ -7,8 +7,9 @@ durable.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Mapping, Sized
+from dataclasses import dataclass, field
 from itertools import islice
 
 from tidelog.errors import ErrorCode, TidelogError
@@ -67,18 +68,25 @@ class _Moving:
     is_late: bool = False
 
 
+_Leaders = dict[TopicPartition, tuple[int, int]]
+
+
 @dataclass(slots=True)
 class _Maintaining:
     """`leaders`: who is to lead what the brokers led when it was asked for. `is_written`: the
-    marks were once as asked for; who changes them later has the last word. `waits_for`: a partition
-    that had its former leader when it was last checked."""
+    marks were once as asked for; who changes them later has the last word. `unchecked`: partitions
+    that had their former leader when they were last checked. `is_over`: its answer is being made,
+    and `why` leaders stayed; empty: of a dry run."""
 
     request: SetMaintenance
-    leaders: dict[TopicPartition, tuple[int, int]]
+    leaders: _Leaders
     kept: int
     deadline_ms: int
+    unchecked: deque[TopicPartition]
     is_written: bool = False
-    waits_for: TopicPartition | None = None
+    is_over: bool = False
+    why: str = ""
+    results: list[LeaderResult] = field(default_factory=list)
 
 
 class LeaderAdmin:
@@ -102,7 +110,10 @@ class LeaderAdmin:
         self._unattended_unchecked = 0
         self._changes = 0  # of the context, as last seen
         self._has_more = False
-        self._wishes_changed = False
+        # Partitions of which another leader may be wanted than the context knows.
+        self._rewished: dict[TopicPartition, None] = {}
+        # Who was asked for last, of partitions that a request may wait for.
+        self._last_asked: dict[TopicPartition, int] = {}
         self._moved_wanted: dict[TopicPartition, WantedLeader] = {}
         self._moved = MovedLeaders(context, self._view.hindrance)
 
@@ -148,13 +159,11 @@ class LeaderAdmin:
         deadline_ms = now_ms + request_timeout_ms(request.timeout_ms)
 
         def begin(
-            successors: Mapping[TopicPartition, tuple[int, int | None]],
+            found: tuple[_Leaders, int],
         ) -> list[Command]:
-            leaders = {n: (now, to) for n, (now, to) in successors.items() if to is not None}
-            kept = len(successors) - len(leaders)
-            waiting = _Maintaining(request, leaders, kept, deadline_ms)
-            if request.dry_run:
-                return [Reply(request.request_id, AdminReply(None, answer=_maintained(waiting)))]
+            leaders, kept = found
+            waiting = _Maintaining(request, leaders, kept, deadline_ms, deque(leaders))
+            waiting.is_over = request.dry_run
             self._maintaining[request.request_id] = waiting
             return []
 
@@ -172,11 +181,11 @@ class LeaderAdmin:
         commands: list[Command] = []
         has_changed = self._changes != self._context.changes
         self._changes, self._has_more = self._context.changes, False
-        room = MAX_CHECKED_PER_STEP // max(len(self._moving), 1)
+        room = self._room(self._moving)
         for moving in list(self._moving.values()):
             if has_changed:
                 moving.unchecked = len(moving.wanted)
-            commands += self._advance_moving(moving, max(room, MIN_CHECKED_PER_STEP), now_ms)
+            commands += self._advance_moving(moving, room, now_ms)
         for maintaining in list(self._maintaining.values()):
             commands += self._advance_maintaining(maintaining, now_ms)
         self._balance(now_ms)
@@ -184,6 +193,8 @@ class LeaderAdmin:
             self._unattended_unchecked = len(self._unattended)
         self._drop_unattended()
         self._want()
+        if not (self._moving or self._unattended):
+            self._last_asked.clear()
         return commands
 
     @property
@@ -197,22 +208,32 @@ class LeaderAdmin:
         some = list(islice(self._unattended.items(), MAX_CHECKED_PER_STEP))
         for name, wish in some:
             del self._unattended[name]
-            if self._is_to_come(name, wish):
+            if not self._is_superseded(name, wish) and self._is_to_come(name, wish):
                 self._unattended[name] = wish
             else:
-                self._wishes_changed = True
+                self._rewished[name] = None
         self._unattended_unchecked = max(self._unattended_unchecked - len(some), 0)
         self._has_more |= self._unattended_unchecked > 0
 
     def _want(self) -> None:
-        moved = self._moved.advance()
-        if not self._wishes_changed and moved == self._moved_wanted:
-            return
-        self._wishes_changed, self._moved_wanted = False, dict(moved)
-        wanted = {**moved, **self._unattended}
-        for moving in self._moving.values():
-            wanted |= moving.wanted
-        self._context.want_leaders(wanted)
+        """Of so many partitions as were checked, and of as many of a request that has begun."""
+        before, moved = self._moved_wanted, self._moved.advance()
+        if moved != before:
+            changed = (n for n in {**before, **moved} if before.get(n) != moved.get(n))
+            self._rewished |= dict.fromkeys(changed)
+            self._moved_wanted = dict(moved)
+        for name in list(islice(self._rewished, self._room(self._moving))):
+            del self._rewished[name]
+            self._context.want_leader(name, self._wish(name))
+        self._has_more |= bool(self._rewished)
+
+    def _wish(self, name: TopicPartition) -> WantedLeader | None:
+        """Of the request that came last, or else what no request waits for."""
+        wishes = [moving.wanted.get(name) for moving in reversed(self._moving.values())]
+        for wish in (*wishes, self._unattended.get(name)):
+            if wish is not None and not self._is_superseded(name, wish):
+                return wish
+        return self._moved_wanted.get(name)
 
     def wake_at_ms(self) -> int | None:
         times = [moving.deadline_ms for moving in self._moving.values()]
@@ -230,20 +251,24 @@ class LeaderAdmin:
         self._supersede(plan.leaders)
         moving.unchecked = len(moving.wanted)
         self._moving[request_id] = moving
-        self._wishes_changed = True
+        self._rewished |= dict.fromkeys(moving.wanted)
         return []
 
     def _supersede(self, leaders: Mapping[TopicPartition, int]) -> None:
         """Who asks last for a leader has the last word: what else was wished for the partition,
-        and has not come about, would take it back."""
-        for name in [name for name in self._unattended if name in leaders]:
-            del self._unattended[name]
+        and has not come about, would take it back. It is not wanted from now on; the requests that
+        wait for it see that when they check it next."""
+        wanted = self._context.wanted_leaders
+        for name in [n for n, b in leaders.items() if n in wanted and wanted[n].leader != b]:
+            self._context.want_leader(name, None)
+            self._rewished[name] = None
+        self._last_asked |= leaders
+        self._unattended_unchecked = len(self._unattended)
         for other in self._moving.values():
-            for name, older in list(other.wanted.items()):
-                leader = leaders.get(name)
-                if leader is not None and older.leader != leader:
-                    del other.wanted[name]
-                    other.results.append(_superseded(name, other.before[name], older, leader))
+            other.unchecked = len(other.wanted)
+
+    def _is_superseded(self, name: TopicPartition, wish: WantedLeader) -> bool:
+        return self._last_asked.get(name, wish.leader) != wish.leader
 
     def _advance_moving(self, moving: _Moving, room: int, now_ms: int) -> list[Command]:
         if now_ms >= moving.deadline_ms and not moving.is_late:
@@ -256,7 +281,7 @@ class LeaderAdmin:
                 moving.wanted[name] = leader
             else:
                 moving.results.append(result)
-                self._wishes_changed = True
+                self._rewished[name] = None
         moving.unchecked -= len(some)
         if moving.wanted:
             self._has_more |= moving.unchecked > 0
@@ -270,6 +295,8 @@ class LeaderAdmin:
     ) -> LeaderResult | None:
         """None: not yet."""
         state, before = self._context.state_to_stay(name), moving.before[name]
+        if self._is_superseded(name, wanted):
+            return _superseded(name, before, wanted, self._last_asked[name])
         if state is None:
             gone = TidelogError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} was deleted meanwhile"
@@ -287,7 +314,6 @@ class LeaderAdmin:
         why = self._view.hindrance(name, wanted)
         if why is None:
             self._unattended[name] = wanted
-            self._wishes_changed = True
         late = TidelogError(
             ErrorCode.REQUEST_TIMED_OUT,
             f"broker {wanted.leader} does not lead {name} yet: "
@@ -298,6 +324,8 @@ class LeaderAdmin:
     # Maintenance.
 
     def _advance_maintaining(self, waiting: _Maintaining, now_ms: int) -> list[Command]:
+        if waiting.is_over:
+            return self._answer_maintaining(waiting)
         change = self._maintenance_change(waiting.request)
         timed_out = now_ms >= waiting.deadline_ms
         if change is not None and not waiting.is_written:
@@ -310,19 +338,38 @@ class LeaderAdmin:
         waiting.is_written = True
         if change is None and not timed_out and self._waits(waiting):
             return []
-        still_led = [n for n, (before, _) in waiting.leaders.items() if self._leads(before, n)]
-        why = _MAINTENANCE_ENDED if change is not None else _HANDED_OVER_IN_TURN
-        answer = _maintained(waiting, frozenset(still_led), why)
-        return self._end_maintaining(waiting, AdminReply(None, answer=answer))
+        waiting.is_over = True
+        waiting.why = _MAINTENANCE_ENDED if change is not None else _HANDED_OVER_IN_TURN
+        return self._answer_maintaining(waiting)
 
     def _waits(self, waiting: _Maintaining) -> bool:
-        """All are checked again only once the one that was waited for has another leader."""
-        name = waiting.waits_for
-        if name is not None and self._leads(waiting.leaders[name][0], name):
-            return True
-        still_led = (n for n, (before, _) in waiting.leaders.items() if self._leads(before, n))
-        waiting.waits_for = next(still_led, None)
-        return waiting.waits_for is not None
+        """Each is checked until it has another leader, some in one step."""
+        unchecked = waiting.unchecked
+        for _ in range(min(self._room(self._maintaining), len(unchecked))):
+            if self._leads(waiting.leaders[unchecked[0]][0], unchecked[0]):
+                return True
+            unchecked.popleft()
+        self._has_more |= bool(unchecked)
+        return bool(unchecked)
+
+    def _answer_maintaining(self, waiting: _Maintaining) -> list[Command]:
+        """Some results in each step, each as of then. A dry run names no leader that stayed."""
+        done = len(waiting.results)
+        for name, (before, successor) in islice(
+            waiting.leaders.items(), done, done + self._room(self._maintaining)
+        ):
+            stays = bool(waiting.why) and self._leads(before, name)
+            error = _still_led(name, waiting.why) if stays else None
+            waiting.results.append(LeaderResult(name, before, successor, error))
+        if len(waiting.results) < len(waiting.leaders):
+            self._has_more = True
+            return []
+        answer = LeadersAnswer(tuple(waiting.results), waiting.kept)
+        return self._end_maintaining(waiting, AdminReply(None, answer=answer))
+
+    def _room(self, waiting: Sized) -> int:
+        """How many of the partitions of each request that waits one step checks."""
+        return max(MAX_CHECKED_PER_STEP // max(len(waiting), 1), MIN_CHECKED_PER_STEP)
 
     def _maintenance_change(self, request: SetMaintenance) -> MaintenanceChange | None:
         """None: all is as asked for."""
@@ -368,7 +415,11 @@ class LeaderAdmin:
 
         def begin(balanced: dict[TopicPartition, WantedLeader]) -> list[Command]:
             self._unattended = balanced | self._unattended
-            self._wishes_changed = True
+            self._rewished |= dict.fromkeys(balanced)
+            # What no request waits for any more is not what was asked for last.
+            for name in [n for n, wish in balanced.items() if self._is_superseded(n, wish)]:
+                if not any(name in moving.wanted for moving in self._moving.values()):
+                    del self._last_asked[name]
             return []
 
         self._reads.submit(
@@ -384,18 +435,6 @@ def _moved(moving: _Moving) -> Reply:
     return Reply(
         moving.request_id, AdminReply(None, answer=LeadersAnswer(tuple(moving.results), 0))
     )
-
-
-def _maintained(
-    waiting: _Maintaining,
-    still_led: frozenset[TopicPartition] = frozenset(),
-    why: str = "",
-) -> LeadersAnswer:
-    results = [
-        LeaderResult(name, before, successor, _still_led(name, why) if name in still_led else None)
-        for name, (before, successor) in sorted(waiting.leaders.items())
-    ]
-    return LeadersAnswer(tuple(results), waiting.kept)
 
 
 def _still_led(name: TopicPartition, why: str) -> TidelogError:

@@ -78,9 +78,11 @@ class LeaderView:
         plan.results.sort(key=lambda result: result.partition)
         return plan._replace(leaders={n: leader.leader for n, leader in plan.wanted.items()})
 
-    def successors(self, request: SetMaintenance) -> dict[TopicPartition, tuple[int, int | None]]:
-        """Of partitions that the brokers lead: their leader, and who is to lead instead; None:
-        nobody can. Raises what the request is rejected with."""
+    def successors(
+        self, request: SetMaintenance
+    ) -> tuple[dict[TopicPartition, tuple[int, int]], int]:
+        """By name, of partitions that the brokers lead: their leader, and who is to lead instead;
+        and how many no other can lead. Raises what the request is rejected with."""
         context = self._context
         if not 1 <= len(request.broker_ids) <= MAX_BROKERS_NAMED:
             raise TidelogError(
@@ -95,7 +97,12 @@ class LeaderView:
         maintenance = {*context.maintenance, *request.broker_ids}
         led = self.led_by(request.broker_ids if request.maintenance else ())
         successors = maintenance_successors(led, context.running_brokers(), maintenance)
-        return {name: (led[name].leader, successor) for name, successor in successors.items()}
+        leaders = {
+            name: (led[name].leader, successor)
+            for name, successor in sorted(successors.items())
+            if successor is not None
+        }
+        return leaders, len(successors) - len(leaders)
 
     def balanced(self, threshold_percent: int, at_most: int) -> dict[TopicPartition, WantedLeader]:
         """Partitions that are to go back to their preferred leaders, of all topics."""

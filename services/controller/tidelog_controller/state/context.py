@@ -116,7 +116,7 @@ class Context:
         self.added_brokers: dict[int, Mark] = {}
         self.maintenance: dict[int, Mark] = {}
         # Of this reign alone.
-        self.wanted_leaders: Mapping[TopicPartition, WantedLeader] = {}
+        self.wanted_leaders: dict[TopicPartition, WantedLeader] = {}
         self.looked_at: dict[TopicPartition, None] = {}
         self.rejecting_disks: Collection[int] = ()  # brokers; as they report it
         self.throttle = UNTHROTTLED
@@ -292,11 +292,12 @@ class Context:
         self._wanted_anew.update(dict.fromkeys(changed))
         self.looked_at = looked_at
 
-    def want_leaders(self, wanted: Mapping[TopicPartition, WantedLeader]) -> None:
-        """From now on these are wanted, and nobody else."""
-        changed = [p for p, leader in wanted.items() if self.wanted_leaders.get(p) != leader]
-        self.wanted_leaders = wanted
-        self._wanted_anew.update(dict.fromkeys(changed))
+    def want_leader(self, partition: TopicPartition, leader: WantedLeader | None) -> None:
+        """From now on this one is wanted; None: no one is."""
+        if leader is None:
+            self.wanted_leaders.pop(partition, None)
+        elif self.wanted_leaders.get(partition) != leader:
+            self.wanted_leaders[partition], self._wanted_anew[partition] = leader, None
 
     def watched_to(self, revision: int) -> None:
         """The watch will deliver nothing up to this revision any more."""

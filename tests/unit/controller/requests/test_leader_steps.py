@@ -7,8 +7,14 @@ import pytest
 from tidelog.model import TopicPartition
 from tidelog_controller.requests import leader_admin
 from tidelog_controller.requests.leader_admin import LeaderAdmin
-from tidelog_controller.state.admin_requests import ElectPreferredLeaders, MoveLeaders
-from unit.controller.requests.test_leader_admin import answer_of, without_preferred
+from tidelog_controller.state.admin_requests import (
+    ElectPreferredLeaders,
+    MoveLeaders,
+    SetMaintenance,
+)
+from tidelog_controller.state.context import Context
+from unit.controller.driver import Driver
+from unit.controller.requests.test_leader_admin import answer_of, with_topic, without_preferred
 
 
 def test_a_step_checks_only_so_many_leaders_that_were_asked_for(
@@ -48,3 +54,54 @@ def test_a_step_checks_only_so_many_leaders_that_were_asked_for(
 
 def names(partitions: int) -> list[TopicPartition]:
     return [TopicPartition("t", number) for number in range(partitions)]
+
+
+def _count_per_step(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch, of: type, method: str
+) -> list[int]:
+    """How often each step from now on calls it."""
+    calls: list[int] = []
+    original, handle = getattr(of, method), driver.controller.handle
+
+    def counted(*parts: object) -> object:
+        calls[-1] += 1
+        return original(*parts)
+
+    def handled(*parts: object) -> object:
+        calls.append(0)
+        return handle(*parts)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(of, method, counted)
+    monkeypatch.setattr(driver.controller, "handle", handled)
+    return calls
+
+
+def test_a_step_wants_only_so_many_leaders_that_were_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    driver, _ = without_preferred(9)
+    monkeypatch.setattr(leader_admin, "MAX_CHECKED_PER_STEP", 2)
+    monkeypatch.setattr(leader_admin, "MIN_CHECKED_PER_STEP", 1)
+    wishes = _count_per_step(driver, monkeypatch, Context, "want_leader")
+    driver.feed(ElectPreferredLeaders(90, (), False, 5_000))
+    assert len(answer_of(driver.replies[90]).results) == 3
+    assert not driver.controller.context.wanted_leaders
+    # Each becomes wanted, and then is not any more.
+    assert sum(wishes) >= 6
+    assert max(wishes) <= 2
+
+
+def test_a_step_checks_and_reports_only_so_many_leaders_of_brokers_in_maintenance(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    driver = with_topic(30)
+    monkeypatch.setattr(leader_admin, "MAX_CHECKED_PER_STEP", 2)
+    monkeypatch.setattr(leader_admin, "MIN_CHECKED_PER_STEP", 1)
+    checks = _count_per_step(driver, monkeypatch, LeaderAdmin, "_leads")
+    driver.feed(SetMaintenance(90, (1,), True, False, 5_000))
+    results = answer_of(driver.replies[90]).results
+    assert [result.error for result in results] == [None] * 10
+    assert [result.partition for result in results] == sorted(r.partition for r in results)
+    # As each loses its leadership, and once more for the answer.
+    assert sum(checks) >= 20
+    assert max(checks) <= 2 + 2
