@@ -109,13 +109,15 @@ class Descriptions:
     def asked(
         self, control: BrokerControl, question_id: int, asked: Iterable[tuple[str, int]]
     ) -> None:
-        names = {
-            (wanted.topic_id, partition.partition): (partition, wanted)
-            for partition, wanted in self._wanted[control.broker_id].items()
-        }
-        self._in_flight[control.broker_id] = _Question(
-            question_id, control.broker_epoch, {key: names[key] for key in asked}
-        )
+        """Some of those that are due, in their order."""
+        wanted, names = iter(self._wanted[control.broker_id].items()), {}
+        for key in asked:
+            names[key] = next(
+                (partition, what)
+                for partition, what in wanted
+                if (what.topic_id, partition.partition) == key
+            )
+        self._in_flight[control.broker_id] = _Question(question_id, control.broker_epoch, names)
 
     def answered(
         self, broker_id: int, question_id: int, result: DescribeReplicasResult, now_ms: int

@@ -7,6 +7,7 @@ revision stands. Brokers are asked for it; whoever does not answer in time is na
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -30,7 +31,7 @@ from tidelog_controller.state.commands import AdminReply, Command, Reply
 from tidelog_controller.state.context import Context
 from tidelog_controller.state.known import Partition, Topic
 
-# So many are described in one step: a few milliseconds.
+# So many are described in one step, and so many at most are found to be: a few milliseconds.
 MAX_VIEWED_PER_STEP = 200
 
 
@@ -43,13 +44,13 @@ class RecoveryPage(NamedTuple):
 
 @dataclass(slots=True)
 class _Look:
-    """`waits_for`: a partition that was not described when it was last checked. `views`: of the
-    first partitions, once all are described or time is up."""
+    """`unchecked`: those that were not found to be described by now. `views`: of the first
+    partitions, once all are described or time is up."""
 
     request_id: int
     page: RecoveryPage
     deadline_ms: int
-    waits_for: TopicPartition | None = None
+    unchecked: deque[TopicPartition]
     viewed: int = 0
     views: list[RecoveryView] = field(default_factory=list)
 
@@ -63,15 +64,17 @@ class RecoveryLooks:
         self._descriptions = descriptions
         self._reads = reads
         self._looks: dict[int, _Look] = {}
-        self._has_changed = self._has_more = False
+        self._has_more = False
 
     def look(self, request: DescribeRecovery, now_ms: int) -> list[Command]:
         """Rejects what cannot be, or begins; `advance` does the rest."""
         deadline_ms = now_ms + request_timeout_ms(request.timeout_ms)
 
         def begin(page: RecoveryPage) -> list[Command]:
-            self._looks[request.request_id] = _Look(request.request_id, page, deadline_ms)
-            self._has_changed = True
+            unchecked = deque(page.partitions)
+            look = _Look(request.request_id, page, deadline_ms, unchecked)
+            self._looks[request.request_id] = look
+            self._context.look_at(page.partitions, 1)
             return []
 
         return self._reads.submit(
@@ -93,13 +96,9 @@ class RecoveryLooks:
                 self._has_more = True
                 break
             del self._looks[look.request_id]
-            self._has_changed = True
+            self._context.look_at(look.page.partitions, -1)
             answer = RecoveryAnswer(tuple(look.views), look.page.next_page_token)
             commands.append(Reply(look.request_id, AdminReply(None, answer=answer)))
-        if self._has_changed:
-            self._has_changed = False
-            looks = self._looks.values()
-            self._context.look_at(name for look in looks for name in look.page.partitions)
         return commands
 
     @property
@@ -111,11 +110,14 @@ class RecoveryLooks:
         return min((look.deadline_ms for look in self._looks.values()), default=None)
 
     def _waits(self, look: _Look) -> bool:
-        if look.waits_for is not None and self._undescribed(look.waits_for):
-            return True
-        undescribed = (name for name in look.page.partitions if self._undescribed(name))
-        look.waits_for = next(undescribed, None)
-        return look.waits_for is not None
+        """Each is checked until it is described, some in one step."""
+        room = max(MAX_VIEWED_PER_STEP // len(self._looks), 1)
+        for _ in range(min(room, len(look.unchecked))):
+            if self._undescribed(look.unchecked[0]):
+                return True
+            look.unchecked.popleft()
+        self._has_more |= bool(look.unchecked)
+        return bool(look.unchecked)
 
     def _held(self, name: TopicPartition) -> tuple[Topic, Partition] | None:
         return _leaderless(self._context, name)

@@ -117,7 +117,7 @@ class Context:
         self.maintenance: dict[int, Mark] = {}
         # Of this reign alone.
         self.wanted_leaders: dict[TopicPartition, WantedLeader] = {}
-        self.looked_at: dict[TopicPartition, None] = {}
+        self.looked_at: dict[TopicPartition, int] = {}  # by how many requests
         self.rejecting_disks: Collection[int] = ()  # brokers; as they report it
         self.throttle = UNTHROTTLED
         self.malformed: set[str] = set()  # keys
@@ -284,13 +284,15 @@ class Context:
         changed, self._wanted_anew = self._wanted_anew, {}
         return list(changed)
 
-    def look_at(self, partitions: Iterable[TopicPartition]) -> None:
-        """Of these without a leader somebody wants to know what their replicas hold."""
-        looked_at = dict.fromkeys(partitions)
-        both = {**self.looked_at, **looked_at}
-        changed = [p for p in both if (p in looked_at) != (p in self.looked_at)]
-        self._wanted_anew.update(dict.fromkeys(changed))
-        self.looked_at = looked_at
+    def look_at(self, partitions: Iterable[TopicPartition], by: int) -> None:
+        """`by` 1: one more request wants to know what the replicas of these hold, which have no
+        leader; -1: one less."""
+        for partition in partitions:
+            count = self.looked_at.pop(partition, 0) + by
+            if count:
+                self.looked_at[partition] = count
+            if count == max(by, 0):
+                self._wanted_anew[partition] = None
 
     def want_leader(self, partition: TopicPartition, leader: WantedLeader | None) -> None:
         """From now on this one is wanted; None: no one is."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tidelog.errors import ErrorCode
+from tidelog.model import TopicPartition
 from tidelog_controller.requests import recovery_looks, snapshot_reads
+from tidelog_controller.requests.recovery_looks import RecoveryLooks
 from tidelog_controller.state.admin_answers import RecoveryAnswer, RestartAnswer
 from tidelog_controller.state.admin_requests import (
     AlterTopicConfig,
@@ -131,3 +133,46 @@ def test_what_could_be_recovered_is_described_so_many_in_a_step(
     assert max(viewed) == 2
     assert list(replies) == [89, 90]
     assert replies[90].answer == replies[89].answer == at_once.answer
+
+
+def test_a_step_checks_only_so_many_partitions_that_a_look_waits_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(recovery_looks, "MAX_VIEWED_PER_STEP", 4)
+    driver = down(partitions=20)
+    driver.start_broker(1)
+    driver.watch()
+    checked: list[int] = []
+    undescribed, handle = RecoveryLooks._undescribed, driver.controller.handle
+
+    def counted(looks: RecoveryLooks, name: TopicPartition) -> bool:
+        checked[-1] += 1
+        return undescribed(looks, name)
+
+    def handled_too(*parts: object) -> object:
+        checked.append(0)
+        return handle(*parts)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(RecoveryLooks, "_undescribed", counted)
+    monkeypatch.setattr(driver.controller, "handle", handled_too)
+    driver.feed(DescribeRecovery(90, "t", (), 5_000, 0, ""))
+    answer = driver.replies[90].answer
+    assert isinstance(answer, RecoveryAnswer)
+    assert len(answer.partitions) == 20
+    assert sum(checked) >= 20
+    assert max(checked) <= 4
+    assert not driver.controller.context.looked_at
+
+
+def test_a_partition_is_looked_at_until_the_last_request_for_it_ends() -> None:
+    driver = down(partitions=3)
+    driver.start_broker(1).silent = True
+    driver.watch()
+    for request_id, numbers, timeout_ms in ((90, (0, 1), 1_000), (91, (1, 2), 2_000)):
+        driver.feed(DescribeRecovery(request_id, "t", numbers, timeout_ms, 0, ""))
+    looked_at = driver.controller.context.looked_at
+    assert sorted(name.partition for name in looked_at) == [0, 1, 2]
+    driver.pass_time(1_000)
+    assert sorted(name.partition for name in looked_at) == [1, 2]
+    driver.pass_time(1_000)
+    assert not looked_at
