@@ -40,6 +40,7 @@ from tidelog_controller.state.known import (
     TopicChanged,
     absorb_mark,
     layout_of,
+    own,
 )
 from tidelog_controller.state.operations import Held as HeldOperation
 from tidelog_controller.state.operations import Operations, PlanChunk
@@ -131,7 +132,9 @@ class Context:
         self.revision = 0
         self._partitions: dict[str, dict[int, Partition]] = {}
         self.unplaced = UnplacedPartitions()
-        self._owned: set[str] = set()  # topics whose partitions no snapshot shares
+        # Topics whose partitions, and brokers whose replicas, no snapshot shares.
+        self._owned: set[str] = set()
+        self._owned_brokers: set[int] = set()
         self._by_broker: dict[int, dict[TopicPartition, None]] = {}
         self._ahead: dict[str, int] = {}  # keys known beyond `revision`, and up to where
 
@@ -196,8 +199,8 @@ class Context:
 
     def snapshot(self) -> Context:
         """What plans and descriptions are made of, as it is now, whatever comes; to be read alone,
-        also by another thread. It shares all but maps; a topic's partitions, which may be many
-        small maps, until they change."""
+        also by another thread. It shares all but maps; a topic's partitions and a broker's
+        replicas, which may be many, until they change."""
         copy = Context(self.keys)
         copy.brokers, copy.live = dict(self.brokers), dict(self.live)
         copy.topics, copy.malformed = dict(self.topics), set(self.malformed)
@@ -209,7 +212,8 @@ class Context:
         copy.operations = self.operations.snapshot()
         copy._partitions, copy.unplaced = dict(self._partitions), self.unplaced.snapshot()
         self._owned.clear()
-        copy._by_broker = {broker_id: dict(held) for broker_id, held in self._by_broker.items()}
+        copy._by_broker = dict(self._by_broker)
+        self._owned_brokers.clear()
         return copy
 
     def advance_operations(self, receivers: Collection[int] | None = None) -> None:
@@ -433,7 +437,7 @@ class Context:
         if value is not None:
             new = Partition(decode_leader_and_isr(value.value), value.mod_revision)
         self.operations.touch(partition)
-        siblings = self._own(partition.topic)
+        siblings = own(self._partitions, self._owned, partition.topic)
         old = siblings.pop(partition.partition, None)
         if new is not None:
             siblings[partition.partition] = new
@@ -441,9 +445,9 @@ class Context:
         placed_on = new.state.replicas if new is not None else ()
         if held_by != placed_on:
             for broker_id in held_by:
-                self._by_broker[broker_id].pop(partition, None)
+                own(self._by_broker, self._owned_brokers, broker_id).pop(partition, None)
             for broker_id in placed_on:
-                self._by_broker.setdefault(broker_id, {})[partition] = None
+                own(self._by_broker, self._owned_brokers, broker_id)[partition] = None
         if not siblings:
             del self._partitions[partition.topic]
         self.unplaced.partition_changed(partition, new, self.topics.get(partition.topic))
@@ -452,13 +456,6 @@ class Context:
         if self.is_stopped(partition) and not self.is_outlived(partition):
             self._to_outlive[partition.topic] = None
         return PartitionChanged(partition, old, new)
-
-    def _own(self, topic: str) -> dict[int, Partition]:
-        """Its partitions, to be changed."""
-        if topic not in self._owned:
-            self._owned.add(topic)
-            self._partitions[topic] = dict(self._partitions.get(topic, ()))
-        return self._partitions.setdefault(topic, {})
 
     def _absorb_deletion(self, topic: str, value: KeyValue | None) -> DeletionChanged:
         self.deletions.pop(topic, None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeVar
 
 from tidelog.errors import TidelogError
 from tidelog.model import TopicPartition
@@ -26,6 +26,10 @@ from tidelog_runtime.metadata.topic_intents import (
     PartitionsRemoval,
 )
 from tidelog_runtime.topic_config import TopicConfig
+
+_Key = TypeVar("_Key")
+_Inner = TypeVar("_Inner")
+_Held = TypeVar("_Held")
 
 
 class Broker(NamedTuple):
@@ -196,3 +200,11 @@ def absorb_mark(marks: dict[int, Mark], broker_id: int, value: KeyValue | None) 
     marks.pop(broker_id, None)
     if new is not None:
         marks[broker_id] = new
+
+
+def own(maps: dict[_Key, dict[_Inner, _Held]], owned: set[_Key], key: _Key) -> dict[_Inner, _Held]:
+    """The map of this key, to be changed. `owned`: keys of maps that nothing else shares."""
+    if key not in owned:
+        owned.add(key)
+        maps[key] = dict(maps.get(key, ()))
+    return maps.setdefault(key, {})

@@ -134,3 +134,18 @@ def test_a_snapshot_keeps_what_changes_afterwards_and_copies_only_that() -> None
     # A topic that was gone, and is there again.
     context.absorb(partition(9))
     assert context.partition(t0) is not None
+
+
+def test_a_snapshot_shares_the_replicas_of_brokers_until_they_change() -> None:
+    context = Context(KEYS)
+    context.absorb(partition(5, (1, 2)))
+    snapshot = context.snapshot()
+    # Another state with the same replicas.
+    context.absorb(partition(6, (1, 2)))
+    assert all(snapshot._by_broker[b] is context._by_broker[b] for b in (1, 2))
+    context.absorb(partition(7, (1, 3)))
+    assert [[b for b in (1, 2, 3) if list(c.replicas_on(b))] for c in (snapshot, context)] == [
+        [1, 2],
+        [1, 3],
+    ]
+    assert snapshot.partition(TopicPartition("t", 0)) != context.partition(TopicPartition("t", 0))
