@@ -55,6 +55,10 @@ class DirtyPartitions:
         # says whether the last write met a change by another.
         self._dirty: dict[TopicPartition, bool] = {}
         self._later = LazyTouches(context)
+        # Those whose unclean election waits for the watch, with the revision that it waits for;
+        # and how far it was when they were looked at last.
+        self._unwatched: dict[TopicPartition, int] = {}
+        self._watched_to = 0
 
     def touch(self, partitions: Iterable[TopicPartition]) -> None:
         for partition in partitions:
@@ -108,6 +112,7 @@ class DirtyPartitions:
         One batch holds partitions that conflicted before, or others, but not both: one
         conflict does not hold up the rest. New partitions share one topic."""
         self.touch(self._later.take())
+        self.touch(self._watched())
         writes: list[PartitionWrite] = []
         settled: list[TopicPartition] = []
         kind: tuple[bool, str | None] | None = None
@@ -155,7 +160,7 @@ class DirtyPartitions:
         if held is None and self._may_meet_former(partition):
             return None
         revision = held.revision if held else 0
-        return next_write(
+        write = next_write(
             self._context,
             partition,
             self._is_acknowledged,
@@ -164,6 +169,22 @@ class DirtyPartitions:
             self._unreachable.reporters(partition, held.state) if held else (),
             self._failing_disks.cause(partition, held.state) if held else None,
         )
+        if write is not None and write.logs is not None and revision > self._context.revision:
+            # A member that would do without loss may have registered before the state was
+            # written: its answer has come, and what the watch brings before it has not.
+            self._unwatched[partition] = revision
+            return None
+        return write
+
+    def _watched(self) -> list[TopicPartition]:
+        """Those for whose state the watch was waited."""
+        if not self._unwatched or self._watched_to == self._context.revision:
+            return []
+        self._watched_to = self._context.revision
+        found = [p for p, at in self._unwatched.items() if at <= self._watched_to]
+        for partition in found:
+            del self._unwatched[partition]
+        return found
 
     def _may_meet_former(self, partition: TopicPartition) -> bool:
         """Whether a broker may still hold a replica of a partition that was removed, and whose

@@ -61,6 +61,30 @@ def test_a_whole_member_that_comes_back_in_the_meantime_is_elected_cleanly() -> 
     assert driver.questions == []
 
 
+def test_nobody_is_elected_uncleanly_before_the_watch_has_brought_who_was_back_by_then() -> None:
+    """Members register just before their partition is written to have no leader: the answer to
+    that write is there before what the watch says of them."""
+    driver = cluster(1, 2, 3)
+    driver.create_topic(partitions=1, config={"min_insync_replicas": "1", **UNCLEAN})
+    driver.kill_broker(3)
+    driver.watch()
+    driver.start_broker(3)
+    driver.watch()
+    assert {member.broker_id for member in driver.state().isr} == {1, 2}
+
+    def come_back(_: Transaction) -> None:
+        driver.before_transaction = None
+        for broker_id in (1, 2):
+            driver.start_broker(broker_id, whole_since=1)
+
+    driver.before_transaction = come_back
+    for broker_id in (1, 2):
+        driver.kill_broker(broker_id)
+    driver.watch()
+    assert leader(driver) in (1, 2)
+    assert driver.state().unclean_leader_epoch == NO_EPOCH
+
+
 def test_many_partitions_are_asked_about_in_one_question_to_each_broker() -> None:
     driver = down(partitions=300)
     reboot(driver, 1, 2, 3)
