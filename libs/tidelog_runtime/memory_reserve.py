@@ -9,8 +9,8 @@ RESERVED_BYTES = 8 << 20
 
 
 class MemoryReserve:
-    """`release` frees RESERVED_BYTES, and has the kernel end the process if it has not ended so
-    long after: starting a thread without memory may never return."""
+    """`release` frees RESERVED_BYTES, and ends the process within so long, in whatever way:
+    starting a thread without memory may never return."""
 
     def __init__(self, end_within_s: float) -> None:
         self._reserve: bytes | None = bytes(RESERVED_BYTES)
@@ -20,5 +20,10 @@ class MemoryReserve:
         if self._reserve is None:
             return
         self._reserve = None
-        # Needs neither memory nor the event loop.
-        signal.setitimer(signal.ITIMER_REAL, self._end_within_s)
+        end_within(self._end_within_s)
+
+
+def end_within(seconds: float) -> None:
+    """Has the kernel end the process if it has not ended by then. Needs neither memory nor the
+    event loop."""
+    signal.setitimer(signal.ITIMER_REAL, seconds)

@@ -27,6 +27,11 @@ def without_open_files(pid: int, address: str) -> Iterator[int]:
             resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
 
 
+# Of the environment: each thread's first allocation may else reserve 64 MiB of addresses, which is
+# all that `limit_memory` spares.
+ONE_ARENA = ("MALLOC_ARENA_MAX", "1")
+
+
 def limit_memory(pid: int, spare_bytes: int) -> None:
     """To what it uses now, and so much."""
     pages = Path(f"/proc/{pid}/statm").read_text().split()[0]

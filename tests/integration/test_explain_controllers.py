@@ -26,7 +26,7 @@ from integration.explaining import (
     tidelog,
     until_found,
 )
-from integration.process_limits import limit_memory, without_open_files
+from integration.process_limits import ONE_ARENA, limit_memory, without_open_files
 from integration.reconfigured import restart_controller
 from integration.suggested_steps import until_gone
 from integration.waiting import until
@@ -56,15 +56,17 @@ class World:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
     """Its broker 3 is dead: the second fault of every test here."""
-    async with running_cluster(
-        tmp_path_factory.mktemp("explain"),
-        controllers=3,
-        controller_config={"leader_balance": False},
-    ) as cluster:
-        pairs = await create_pairs(cluster, TOPIC)
-        await cluster.kill(DEAD)
-        await until_found(cluster, ("replica_dead", DEAD))
-        yield World(cluster, pairs)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv(*ONE_ARENA)
+        async with running_cluster(
+            tmp_path_factory.mktemp("explain"),
+            controllers=3,
+            controller_config={"leader_balance": False},
+        ) as cluster:
+            pairs = await create_pairs(cluster, TOPIC)
+            await cluster.kill(DEAD)
+            await until_found(cluster, ("replica_dead", DEAD))
+            yield World(cluster, pairs)
 
 
 @pytest_asyncio.fixture(autouse=True, loop_scope="module")

@@ -38,7 +38,7 @@ from integration.explaining import (
     until_found,
 )
 from integration.logs import LogSince
-from integration.process_limits import limit_memory
+from integration.process_limits import ONE_ARENA, limit_memory
 from integration.suggested_steps import lead_as_preferred, until_gone, without_standby
 from integration.topics import create_topic, until_in_sync
 from integration.waiting import until
@@ -96,6 +96,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
     with pytest.MonkeyPatch.context() as patched:
         # Where brokers find the program that gives them their clock.
         patched.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+        patched.setenv(*ONE_ARENA)
         async with running_cluster(
             directory / "cluster", programs=programs, broker_config={"lease_ttl_seconds": 5}
         ) as cluster:

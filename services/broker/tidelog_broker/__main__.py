@@ -80,6 +80,7 @@ from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.config import load
 from tidelog_runtime.external_addresses import ExternalAddresses
 from tidelog_runtime.garbage_collection import collecting_garbage
+from tidelog_runtime.memory_reserve import end_within
 from tidelog_runtime.metadata.broker_directories import RejectedStart, RejectionCause
 from tidelog_runtime.metadata.etcd import EtcdStore
 from tidelog_runtime.metadata.etcd_direct import put_directly
@@ -454,12 +455,14 @@ def main() -> int:
         uvloop.run(report_rejection(config, error, why))
         return EXIT_CANNOT_START
     except MemoryError as error:
+        end_within(END_AFTER_FAULT_S)
         why = "the process may not use more memory; raise its limit"
         _log.critical("cannot_start", why=why)
         try_to_report(config, error, why)
         return EXIT_CANNOT_START
     except Exception as error:
         if is_memory_shortage(error):
+            end_within(END_AFTER_FAULT_S)
             # Of the event loop's end, which starts a thread: the broker has ended before it.
             _log.critical("out_of_memory", why="no thread could be started to end the process")
             return EXIT_FAULT

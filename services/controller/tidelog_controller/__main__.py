@@ -47,7 +47,7 @@ from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.config import load
 from tidelog_runtime.external_addresses import ExternalAddresses
 from tidelog_runtime.garbage_collection import collecting_garbage
-from tidelog_runtime.memory_reserve import MemoryReserve
+from tidelog_runtime.memory_reserve import MemoryReserve, end_within
 from tidelog_runtime.metadata.etcd import EtcdStore
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.measured_store import MeasuredStore
@@ -93,6 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not is_memory_shortage(error):
             raise
         # At its start, or where the loop's end cannot start a thread; see also `_run_until`.
+        end_within(END_AFTER_FAULT_SECONDS)
         structlog.get_logger().critical("crashed", why=described(error))
         return EXIT_FAULT
 
@@ -295,6 +296,7 @@ async def _run_until(
         log.error("controller_refuses", problem=str(outcome))
         return EXIT_FAULT
     if isinstance(outcome, Exception) and is_memory_shortage(outcome):
+        end_within(END_AFTER_FAULT_SECONDS)
         # Its traceback says nothing of why.
         log.critical("crashed", why=described(outcome))
         return EXIT_FAULT

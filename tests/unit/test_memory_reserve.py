@@ -1,0 +1,27 @@
+"""A process without memory ends, in whatever way."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+HANGS = """
+import threading
+from tidelog_runtime.memory_reserve import MemoryReserve, end_within
+{ends}
+threading.Event().wait()
+"""
+
+
+def status_of(ends: str) -> int:
+    hanging = [sys.executable, "-c", HANGS.format(ends=ends)]
+    return subprocess.run(hanging, timeout=60, check=False).returncode
+
+
+def test_the_kernel_ends_a_process_that_hangs_as_it_ends() -> None:
+    assert status_of("end_within(0.2)") == -signal.SIGALRM
+
+
+def test_so_does_who_releases_its_reserve_once() -> None:
+    assert status_of("reserve = MemoryReserve(0.2); reserve.release()") == -signal.SIGALRM
