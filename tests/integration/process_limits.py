@@ -28,13 +28,13 @@ def without_open_files(pid: int, address: str) -> Iterator[int]:
 
 
 # Of the environment: each thread's first allocation may else reserve 64 MiB of addresses, which is
-# all that `limit_memory` spares.
+# more than `limit_memory` spares.
 ONE_ARENA = ("MALLOC_ARENA_MAX", "1")
 
 
-def limit_memory(pid: int, spare_bytes: int) -> None:
-    """To what it uses now, and so much."""
+def limit_memory(pid: int, used_percent: int) -> None:
+    """So that what it uses now is so much of it."""
     pages = Path(f"/proc/{pid}/statm").read_text().split()[0]
-    limit = int(pages) * resource.getpagesize() + spare_bytes
+    limit = int(pages) * resource.getpagesize() * 100 // used_percent
     hard = resource.prlimit(pid, resource.RLIMIT_AS)[1]
     resource.prlimit(pid, resource.RLIMIT_AS, (limit, hard))

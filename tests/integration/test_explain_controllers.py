@@ -37,8 +37,8 @@ from tidelog_runtime.local.cluster import LocalCluster
 
 TOPIC = "pairs"
 DEAD = 3
-# Of memory: a process that could start no thread would end before it says how near its limit is.
-SPARE_BYTES = 64 << 20
+# Of its limit of memory: a process that has none left would end before it says so.
+USED_PERCENT = 93
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -214,7 +214,7 @@ async def test_a_standby_that_runs_into_its_memory_limit(world: World) -> None:
     active, standby, _ = await _roles(cluster)
     process = cluster.controller_process(standby)
     assert process.pid is not None
-    limit_memory(process.pid, SPARE_BYTES)
+    limit_memory(process.pid, USED_PERCENT)
     found = await until_found(cluster, ("memory_short", -1), ("replica_dead", DEAD))
     short = the(found, "memory_short")
     assert short.severity == "warning"

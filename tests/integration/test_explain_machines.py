@@ -59,8 +59,8 @@ SHORT = 3
 LARGE_BYTES, SMALL_BYTES = 900_000, 10_000
 # At its memory limit, until it is killed.
 PUSHED_SECONDS = 5
-# Of memory: a broker that could start no thread would end before it says how near its limit is.
-SPARE_BYTES = 64 << 20
+# Of its limit of memory: a broker that has none left would end before it says so.
+USED_PERCENT = 93
 # Half the weight of another process.
 NICE = 3
 
@@ -141,13 +141,13 @@ async def test_a_broker_that_runs_into_its_memory_limit(world: World) -> None:
     log = LogSince(cluster.broker_process(SHORT).log_path)
     async with without_standby(cluster):
         pid = world.pid(SHORT)
-        limit_memory(pid, SPARE_BYTES)
+        limit_memory(pid, USED_PERCENT)
         near = await until_found(cluster, ("memory_short", SHORT), ("no_standby", -1))
         short = the(near, "memory_short")
         assert short.severity == "warning"
         assert "is near its memory limit" in short.summary
         assert await faults_of(cluster, world.healthy) == []
-        limit_memory(pid, spare_bytes=0)
+        limit_memory(pid, 100)
         async with _pushing(cluster, world.pairs[SHORT, 1], LARGE_BYTES, 0.05):
             await asyncio.sleep(PUSHED_SECONDS)
             # It may end by itself, or live on and reject requests; a container's kernel does this.
