@@ -20,6 +20,7 @@ from integration.explaining import (
     assert_not_blamed,
     causes_of,
     create_pairs,
+    explained,
     faults_of,
     said,
     the,
@@ -78,6 +79,13 @@ async def controllers_run_again(world: World) -> AsyncIterator[None]:
             process.resume()
         else:
             world.cluster.start_controller(controller_id)
+
+    async def all_answer() -> bool:
+        """The registration of an ended process may still be there while the next one starts."""
+        silent = (await explained(world.cluster)).silent
+        return not any(service.startswith("controller-") for service in silent)
+
+    await until(all_answer, "all controllers answer")
     await until_gone(world.cluster, "standby_missing")
 
 
