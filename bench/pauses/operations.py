@@ -185,7 +185,8 @@ class Findings:
     def __init__(self, probes: Mapping[str, Probe], settled_s: float) -> None:
         self._probes = probes
         self._settled_s = settled_s
-        self._seconds: dict[tuple[str, str], list[float]] = defaultdict(list)
+        # The longest of each round, and the same without the time that others had the processor.
+        self._seconds: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
         self._answers: dict[str, str] = {}
 
     async def measure(self, name: str, answering: Awaitable[str]) -> None:
@@ -194,14 +195,16 @@ class Findings:
         await asyncio.sleep(self._settled_s)
         for service, probe in self._probes.items():
             await probe.next()
-            self._seconds[service, name].append(probe.longest_s(began))
+            found = probe.longest_s(began), probe.longest_own_s(began)
+            self._seconds[service, name].append(found)
         # A rejection counts in whichever round it comes.
         if not self._answers.get(name, "").startswith(REJECTED):
             self._answers[name] = answer
 
     def pauses(self) -> Iterator[Pause]:
         for (service, name), seconds in self._seconds.items():
-            yield Pause(service, f"{name}, carried out", tuple(seconds), self._answers[name])
+            longest, own = zip(*seconds, strict=True)
+            yield Pause(service, f"{name}, carried out", longest, self._answers[name], own)
 
 
 @asynccontextmanager
@@ -210,13 +213,19 @@ async def measuring(
 ) -> AsyncIterator[tuple[grpc.aio.Channel, Findings]]:
     """With a channel to the active controller."""
     broker, controller = await addresses_of(cluster)
-    targets = {"broker": broker, "controller": controller}
+    active = await cluster.active_controller()
+    assert active is not None
+    targets = {
+        "broker": (broker, cluster.broker_process(1).pid),
+        "controller": (controller, cluster.controller_process(active).pid),
+    }
     if cluster.gateway_address:
-        targets["gateway"] = f"http://{cluster.gateway_address}"
+        url = f"http://{cluster.gateway_address}"
+        targets["gateway"] = url, cluster.gateway_process.pid
     async with AsyncExitStack() as stack:
         channel = await stack.enter_async_context(open_channel(controller))
         probes = {
-            service: await stack.enter_async_context(probing(target))
+            service: await stack.enter_async_context(probing(*target))
             for service, target in targets.items()
         }
         yield channel, Findings(probes, settled_s)

@@ -10,15 +10,23 @@ from contextlib import asynccontextmanager
 
 
 class Probe:
-    """Answers of one service: when each was asked for, and how long it took (seconds)."""
+    """Answers of one service: when each was asked for, how long it took, and for how long of that
+    the service had no processor (seconds)."""
 
     def __init__(self) -> None:
-        self.answers: list[tuple[float, float]] = []
+        self.answers: list[tuple[float, float, float]] = []
         self.came = asyncio.Event()
 
     def longest_s(self, since: float) -> float:
         """Of the answers that were asked for since then, or were not there yet then."""
-        return max((took for began, took in self.answers if began + took >= since), default=0.0)
+        return max((took for _, took, _ in self._since(since)), default=0.0)
+
+    def longest_own_s(self, since: float) -> float:
+        """Likewise, without the time in which others had the processor."""
+        return max((took - waited for _, took, waited in self._since(since)), default=0.0)
+
+    def _since(self, since: float) -> list[tuple[float, float, float]]:
+        return [answer for answer in self.answers if answer[0] + answer[1] >= since]
 
     async def next(self) -> None:
         self.came.clear()
@@ -26,9 +34,10 @@ class Probe:
 
 
 @asynccontextmanager
-async def probing(target: str) -> AsyncIterator[Probe]:
+async def probing(target: str, pid: int | None = None) -> AsyncIterator[Probe]:
+    """`pid`: of the service; None: it is not asked for how long that had no processor."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "bench.pauses.prober", target),
+        *(sys.executable, "-m", "bench.pauses.prober", target, *([str(pid)] if pid else [])),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
@@ -49,6 +58,6 @@ async def probing(target: str) -> AsyncIterator[Probe]:
 
 async def _read(lines: asyncio.StreamReader, probe: Probe) -> None:
     async for line in lines:
-        began, took = line.split()
-        probe.answers.append((float(began), float(took)))
+        began, took, waited = map(float, line.split())
+        probe.answers.append((began, took, waited))
         probe.came.set()

@@ -58,6 +58,10 @@ def _operations(topic: str, number: int, partitions: int) -> Iterator[RestCase]:
         yield _case(method, path, {**body, "operation_id": operation})
         for read in ("", "/moves?page_size=1000"):
             yield RestCase(f"/v1/operations/{operation}{read}")
+        if name == "add":
+            # It is to hold replicas again in the next round.
+            yield RestCase(f"/v1/operations/{operation}", ends=operation)
+            continue
         # What copies nothing may be done before it is cancelled.
         yield RestCase(
             f"/v1/operations/{operation}/cancel",

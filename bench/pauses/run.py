@@ -37,21 +37,32 @@ REJECTED = "rejected: "
 
 
 class Pause(NamedTuple):
-    """`seconds`: the longest of the pauses in each round. `answer`: how the request ended."""
+    """`seconds`: the longest of the pauses in each round. `answer`: how the request ended.
+    `own_seconds`: without the time in which the service had no processor, as where one request
+    keeps all services of one machine busy; empty: that was not measured."""
 
     service: str
     case: str
     seconds: tuple[float, ...]
     answer: str
+    own_seconds: tuple[float, ...] = ()
 
     @property
     def median_ms(self) -> float:
-        return sorted(self.seconds)[len(self.seconds) // 2] * 1000
+        return _median(self.seconds) * 1000
+
+    @property
+    def own_median_ms(self) -> float:
+        return _median(self.own_seconds or self.seconds) * 1000
 
     @property
     def shortest_ms(self) -> float:
         """What the request itself costs: whatever else the machine does only adds to it."""
         return min(self.seconds) * 1000
+
+
+def _median(seconds: Sequence[float]) -> float:
+    return sorted(seconds)[len(seconds) // 2]
 
 
 async def make_topics(bootstrap: str) -> None:
