@@ -42,8 +42,7 @@ def _leaders(topic: str, partitions: int) -> Iterator[RestCase]:
 
 
 def _operations(topic: str, number: int, partitions: int) -> Iterator[RestCase]:
-    # Not to broker 3: once its addition is cancelled, it holds none.
-    moves = [{"topic": topic, "partition": n, "target": [1, 4]} for n in range(partitions)]
+    moves = [{"topic": topic, "partition": n, "target": [1, 3]} for n in range(partitions)]
     factor = {"replication_factor": 1}
     begun: dict[str, tuple[str, str, dict[str, Any]]] = {
         "reassign": ("POST", "/v1/reassignments", {"moves": moves}),
