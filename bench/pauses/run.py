@@ -17,7 +17,7 @@ from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
 from bench.pauses import requests
-from bench.pauses.probing import Probe, probing
+from bench.pauses.probing import probing
 from bench.pauses.requests import Case
 from tidelog.client import Admin
 from tidelog.rpc.channels import open_channel
@@ -92,14 +92,10 @@ async def measured(
                 answer = await answer_of(channel, case)
                 await asyncio.sleep(SETTLED_S)
                 await probe.next()
-                seconds.append(_longest(probe, began))
+                seconds.append(probe.longest_s(began))
                 if seconds[-1] * 1000 <= enough_ms:
                     break
             yield Pause(service, case.name, tuple(seconds), answer)
-
-
-def _longest(probe: Probe, since: float) -> float:
-    return probe.longest_s(since)
 
 
 async def answer_of(channel: grpc.aio.Channel, case: Case) -> str:

@@ -1,4 +1,4 @@
-"""What a broker is short of, as the metadata store holds it. Pure."""
+"""What a broker or a controller is short of, as the metadata store holds it. Pure."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Pressure(NamedTuple):
 
 
 def encode_pressures(pressures: Sequence[Pressure]) -> bytes:
-    """Value of `brokers/pressures/<id>`."""
+    """Value of `brokers/pressures/<id>` and `controllers/pressures/<id>`."""
     return json.dumps([p._asdict() for p in pressures], separators=(",", ":")).encode()
 
 
 def decode_pressures(value: bytes) -> tuple[Pressure, ...]:
-    """Raises KeyError, TypeError or ValueError for what no broker has written."""
+    """Raises KeyError, TypeError or ValueError for what no service has written."""
     return tuple(
         Pressure(
             str(raw["resource"]),

@@ -38,6 +38,11 @@ class PeerClock(NamedTuple):
     wall_ms: int
     heard_ms: int
 
+    @property
+    def ahead_ms(self) -> int:
+        """Of this broker's monotonic time."""
+        return self.wall_ms - self.heard_ms
+
 
 class Reading(NamedTuple):
     """Both clocks at one moment, and the boot to which the monotonic one belongs (empty: not
@@ -102,21 +107,19 @@ class ClockCheck:
         could confirm it: such a one had jumped as well."""
         believed_ms = last.wall_ms - last.monotonic_ms
         for broker_id, peer in last.peers:
-            ahead_ms = peer.wall_ms - peer.heard_ms
-            if abs(ahead_ms - believed_ms) > MAX_SKEW_MS:
+            if abs(peer.ahead_ms - believed_ms) > MAX_SKEW_MS:
                 if last.doubted_ms:
                     self._agreed_ms[broker_id] = self._offset_ms
             elif is_same_boot:
-                self._agreed_ms[broker_id] = ahead_ms
+                self._agreed_ms[broker_id] = peer.ahead_ms
 
     def heard(self, broker_id: int, wall_ms: int, monotonic_ms: int) -> None:
         """What another broker's clock said when its message was sent, a moment ago; 0: it does not
         say."""
         if wall_ms > 0:
-            self.peers[broker_id] = PeerClock(wall_ms, monotonic_ms)
-            ahead_ms = wall_ms - monotonic_ms
-            if abs(ahead_ms - self._offset_ms) <= MAX_SKEW_MS:
-                self._agreed_ms[broker_id] = ahead_ms
+            peer = self.peers[broker_id] = PeerClock(wall_ms, monotonic_ms)
+            if abs(peer.ahead_ms - self._offset_ms) <= MAX_SKEW_MS:
+                self._agreed_ms[broker_id] = peer.ahead_ms
 
     def skews_ms(
         self, wall_ms: int, monotonic_ms: int, within_ms: int | None = None
@@ -125,7 +128,7 @@ class ClockCheck:
         less what the messages took."""
         within_ms = PEER_VALID_MS if within_ms is None else within_ms
         return {
-            broker_id: peer.wall_ms + monotonic_ms - peer.heard_ms - wall_ms
+            broker_id: peer.ahead_ms + monotonic_ms - wall_ms
             for broker_id, peer in sorted(self.peers.items())
             if monotonic_ms - peer.heard_ms <= within_ms
         }
@@ -159,7 +162,7 @@ class ClockCheck:
 
     def _stood(self, broker_id: int) -> bool:
         """Whether that broker's clock has not jumped since it agreed with the believed time."""
-        ahead_ms = self.peers[broker_id].wall_ms - self.peers[broker_id].heard_ms
+        ahead_ms = self.peers[broker_id].ahead_ms
         return abs(ahead_ms - self._agreed_ms.get(broker_id, ahead_ms)) <= MAX_STEP_MS
 
     @property
