@@ -25,6 +25,9 @@ from tidelog_runtime.metadata.store import MAX_TRANSACTION_CHANGES
 # So many are judged for one batch, whether they need a write or not, or go into another one, as
 # new partitions of many topics do: a few milliseconds.
 MAX_JUDGED_PER_BATCH = 2 * MAX_TRANSACTION_CHANGES
+# Of partitions that come or go, which cost each service that watches them more than an election,
+# and for which nobody waits in need: a batch of them keeps no event loop for long.
+MAX_CREATED_OR_REMOVED_PER_BATCH = 48
 
 
 class DirtyPartitions:
@@ -136,7 +139,7 @@ class DirtyPartitions:
                 continue
             this_kind = (contended, partition.topic if write.old is None else None)
             kind = kind or this_kind
-            if size + write.changes > MAX_TRANSACTION_CHANGES:
+            if size + write.changes > _max_changes(write):
                 is_last = False
                 break
             if kind == this_kind:
@@ -207,3 +210,10 @@ class DirtyPartitions:
             logs_needed(self._context, partition),
             self._context.live,
         )
+
+
+def _max_changes(write: PartitionWrite) -> int:
+    """Of the batch that it goes into."""
+    if write.old is None or write.new is None:
+        return MAX_CREATED_OR_REMOVED_PER_BATCH
+    return MAX_TRANSACTION_CHANGES

@@ -8,7 +8,11 @@ import pytest
 
 from tidelog.model import TopicPartition
 from tidelog_controller.core import dirty_partitions
-from tidelog_controller.core.dirty_partitions import MAX_JUDGED_PER_BATCH, DirtyPartitions
+from tidelog_controller.core.dirty_partitions import (
+    MAX_CREATED_OR_REMOVED_PER_BATCH,
+    MAX_JUDGED_PER_BATCH,
+    DirtyPartitions,
+)
 from tidelog_controller.core.lazy_touches import MAX_TAKEN_PER_STEP
 from tidelog_controller.core.reconcile import next_write
 from tidelog_controller.policies.reassignment import min_isr_in_force
@@ -35,7 +39,8 @@ def test_a_step_begins_one_batch_and_the_next_are_due_at_once() -> None:
     driver = _with_brokers()
     wall_ms = WALL_MS + driver.now_ms
     handle = driver.controller.handle
-    request = CreateTopic(1, "t", PARTITIONS, 1, {}, False, 0)
+    created = BATCHES * MAX_CREATED_OR_REMOVED_PER_BATCH
+    request = CreateTopic(1, "t", created, 1, {}, False, 0)
     out = handle(request, driver.now_ms, wall_ms)
     (creation,) = (command for command in out if isinstance(command, Transact))
     event: Transacted | Tick = Transacted(creation.id, driver.store.transact(creation.transaction))
@@ -46,7 +51,7 @@ def test_a_step_begins_one_batch_and_the_next_are_due_at_once() -> None:
         if driver.controller.judges_on:
             assert driver.controller.wake_at_ms() == driver.now_ms
         event = Tick()
-    assert sizes == [[MAX_TRANSACTION_CHANGES]] * BATCHES
+    assert sizes == [[MAX_CREATED_OR_REMOVED_PER_BATCH]] * BATCHES
     assert not driver.controller.judges_on
 
 

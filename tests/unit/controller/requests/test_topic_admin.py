@@ -69,13 +69,13 @@ def test_a_new_topics_replicas_lie_in_the_racks_that_brokers_registered() -> Non
 
 def test_a_new_topics_partitions_come_in_batches_after_its_own_key() -> None:
     driver = cluster(1, 2, 3)
-    driver.create_topic(partitions=250)
+    driver.create_topic(partitions=100)
     sizes = [line for line in driver.transcript if line.startswith("transaction")]
     assert sizes == [
         "transaction of 1 done",
-        "transaction of 120 done",
-        "transaction of 120 done",
-        "transaction of 10 done",
+        "transaction of 48 done",
+        "transaction of 48 done",
+        "transaction of 4 done",
     ]
 
 
