@@ -14,25 +14,24 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 INTERVAL_S = 0.1
-# So many new objects are worth a look, which takes some ten milliseconds.
-WORTH_A_LOOK = 50_000
+# So many new objects are worth a look, which takes some milliseconds.
+WORTH_A_LOOK = 12_500
 # A service has time for it once it has used less than this share of a core for so long: in the
 # midst of a burst it waits for others now and then.
 QUIET_SHARE = 0.3
 QUIET_S = 1.0
 # Who is not quiet in all that time is busy for good, and has to take the time.
 LONGEST_WAIT_S = 5.0
-# Each so many looks also take in what outlived the others since: half a million objects at most,
-# which is a pause of some 25 ms.
+# Each so many looks also take in what outlived the others since.
 LOOKS_EACH_LATER = 4
 # After so many looks there is one at everything, which takes half a second where a million objects
 # are; of a service that is busy for good, after ten times as many.
-LOOKS_EACH_FULL = 100
-LOOKS_EACH_FULL_IF_BUSY = 1_000
-# Beyond so many new ones Python looks by itself, and at these alone: a pause of 4 to 13 ms, and of
-# no more, whatever a request makes a service keep. Each object is looked at once, however often.
-MOST_NEW = 100_000
-THRESHOLDS = (MOST_NEW, LOOKS_EACH_LATER, 1 << 30)
+LOOKS_EACH_FULL = 400
+LOOKS_EACH_FULL_IF_BUSY = 4_000
+# Beyond so many new ones Python looks by itself, each second time also at what outlived the look
+# before: a pause of 7 to 20 ms, whatever a request makes a service keep.
+MOST_NEW = 25_000
+THRESHOLDS = (MOST_NEW, 1, 1 << 30)
 
 
 class Collections:
