@@ -29,6 +29,7 @@ SETTLED_S = 1.0
 LEADERS_TIMEOUT_MS = 1_000
 OPERATION_END_S = 120.0
 _POLL_S = 0.1
+_RESTORE = "ReverseOperation: of the removal"
 _ENDED = (pb.OPERATION_STATE_DONE, pb.OPERATION_STATE_CANCELLED, pb.OPERATION_STATE_FAILED)
 PLANNED_PARTITIONS = 80_000
 # What takes its time by design: leaderships are transferred one after the other.
@@ -153,12 +154,21 @@ def _operations(hand: str, both: str, number: int, partitions: int) -> Iterator[
             pb.SetReplicationFactorRequest(topics=[both], replication_factor=1),
         ),
         "RemoveBrokers: one": ("RemoveBrokers", pb.RemoveBrokersRequest(broker_ids=[2])),
+        # Else a cancelled addition would leave the broker removed, and the next round would fail.
+        _RESTORE: (
+            "ReverseOperation",
+            pb.ReverseOperationRequest(reversed_operation_id=_id(number, "RemoveBrokers")),
+        ),
         "AddBrokers: the same": ("AddBrokers", pb.AddBrokersRequest(broker_ids=[2])),
     }
     for name, (rpc, request) in begun.items():
-        request.operation_id = operation = _id(number, rpc)
+        operation = _id(number, rpc if name != _RESTORE else "restore")
+        request.operation_id = operation
         yield Step(name, rpc, request)
         description = pb.DescribeOperationRequest(operation_id=operation, page_size=1_000)
+        if name == _RESTORE:
+            yield Step(f"DescribeOperation: {name}", "DescribeOperation", description, operation)
+            continue
         yield Step(f"DescribeOperation: of {rpc}", "DescribeOperation", description)
         cancellation = pb.CancelOperationRequest(operation_id=operation)
         yield Step(

@@ -11,6 +11,8 @@ from bench.pauses.rest import RestCase, answer, json_body
 from bench.pauses.run import Pause
 from tidelog_runtime.local.cluster import LocalCluster
 
+_RESTORE = "restore"
+
 
 def changes(round_number: int, partitions: int = MOST_ASSIGNED) -> Iterator[RestCase]:
     topic = f"pauses-rest-{round_number}"
@@ -51,6 +53,8 @@ def _operations(topic: str, number: int, partitions: int) -> Iterator[RestCase]:
         "factor": ("PUT", f"/v1/topics/{topic}/replication-factor", factor),
         "factors": ("PUT", "/v1/replication-factor", {"replication_factor": 2, "topics": [topic]}),
         "remove": ("POST", "/v1/brokers/remove", {"broker_ids": [3]}),
+        # Else a cancelled addition would leave the broker removed, and the next round would fail.
+        _RESTORE: ("POST", f"/v1/operations/rest-remove-{number}/reverse", {}),
         "add": ("POST", "/v1/brokers/add", {"broker_ids": [3]}),
     }
     for name, (method, path, body) in begun.items():
@@ -58,6 +62,9 @@ def _operations(topic: str, number: int, partitions: int) -> Iterator[RestCase]:
         yield _case(method, path, {**body, "operation_id": operation})
         for read in ("", "/moves?page_size=1000"):
             yield RestCase(f"/v1/operations/{operation}{read}")
+        if name == _RESTORE:
+            yield RestCase(f"/v1/operations/{operation}", ends=operation)
+            continue
         # What copies nothing may be done before it is cancelled.
         yield RestCase(
             f"/v1/operations/{operation}/cancel",
