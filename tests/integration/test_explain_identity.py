@@ -16,7 +16,15 @@ import pytest
 import pytest_asyncio
 
 from integration.clusters import running_cluster
-from integration.explaining import append, assert_not_blamed, causes_of, said, the, until_found
+from integration.explaining import (
+    append,
+    assert_not_blamed,
+    causes_of,
+    explained,
+    said,
+    the,
+    until_found,
+)
 from integration.logs import LogSince
 from integration.reconfigured import directory_id
 from integration.single_service import SingleService
@@ -231,3 +239,37 @@ async def test_a_second_process_of_a_live_id_gets_an_id_of_its_own(
             await until_gone(cluster, "broker_id_contested")
         finally:
             await corrected.process.stop()
+
+
+async def test_a_second_process_of_a_live_controller_id_waits(world: World, tmp_path: Path) -> None:
+    """The cluster keeps its active controller and its standby; a broker is the second fault."""
+    cluster = world.cluster
+    standby = 2 if await cluster.active_controller() == 1 else 1
+    settings: dict[str, Setting] = {
+        "controller_id": standby,
+        "listen": "127.0.0.1:0",
+        "etcd_endpoints": [cluster.etcd_address],
+        "cluster": cluster.cluster,
+        "state_changes_topic": False,
+    }
+    second = SingleService("tidelog_controller", tmp_path, "second-controller", **settings)
+    await cluster.stop_broker(3)
+    second.process.start()
+    try:
+        line = await second.until_says("controller_id_taken")
+        assert line["by"] == cluster.controller_address(standby)
+        found = await until_found(cluster, ("controller_id_contested", -1), ("broker_stopped", 3))
+        contested = the(found, "controller_id_contested")
+        assert f"at {cluster.controller_address(standby)}" in contested.summary
+        assert not {"no_standby", "standby_missing"} & {cause for cause, _ in causes_of(found)}
+        assert_not_blamed(found, world.led_by[1], world.led_by[2])
+        own = second.events("controller_started")[0]["address"]
+        assert suggested(contested, r"Stop the process at (\S+) on") == own
+    finally:
+        await second.process.stop()
+    await until_gone(cluster, "controller_id_contested")
+    assert not second.told("controller_elected")
+    cluster.start_broker(3)
+    await cluster.ready()
+    await until_gone(cluster, "broker_stopped")
+    assert (await explained(cluster)).silent == ()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from tidelog.caller_limits import LimitedClient
 from tidelog.errors import TidelogError
 from tidelog.inspection.broker_links import BrokerConnection, LeaseEnds
+from tidelog.inspection.controllers import WaitingController
 from tidelog.inspection.gateways import AnnouncedGateway
 from tidelog.inspection.pressures import BrokerPressure, ControllerPressure
 
@@ -422,6 +423,7 @@ class ControllerState:
     lease_ends: Sequence[LeaseEnds] = ()
     connections: Sequence[BrokerConnection] = ()
     controller_pressures: Sequence[ControllerPressure] = ()
+    waiting_controllers: Sequence[WaitingController] = ()
 
 
 @dataclass(frozen=True, slots=True)

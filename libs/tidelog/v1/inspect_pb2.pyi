@@ -1667,6 +1667,7 @@ class ControllerState(_message.Message):
     LEASE_ENDS_FIELD_NUMBER: _builtins.int
     CONNECTIONS_FIELD_NUMBER: _builtins.int
     CONTROLLER_PRESSURES_FIELD_NUMBER: _builtins.int
+    WAITING_CONTROLLERS_FIELD_NUMBER: _builtins.int
     active: _builtins.bool
     controller_epoch: _builtins.int
     active_address: _builtins.str
@@ -1733,6 +1734,10 @@ class ControllerState(_message.Message):
     def controller_pressures(self) -> _containers.RepeatedCompositeFieldContainer[Global___ControllerPressure]:
         """Of all controllers, ordered by id; its own as it finds them now. Also reported by a standby."""
 
+    @_builtins.property
+    def waiting_controllers(self) -> _containers.RepeatedCompositeFieldContainer[Global___WaitingController]:
+        """Ordered by id. Also reported by a standby."""
+
     def __init__(
         self,
         *,
@@ -1756,10 +1761,11 @@ class ControllerState(_message.Message):
         lease_ends: _abc.Iterable[Global___LeaseEnds] | None = ...,
         connections: _abc.Iterable[Global___BrokerConnection] | None = ...,
         controller_pressures: _abc.Iterable[Global___ControllerPressure] | None = ...,
+        waiting_controllers: _abc.Iterable[Global___WaitingController] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active", b"active", "active_address", b"active_address", "backlogs", b"backlogs", "connections", b"connections", "controller_epoch", b"controller_epoch", "controller_pressures", b"controller_pressures", "controllers", b"controllers", "deletions", b"deletions", "departures", b"departures", "gateways", b"gateways", "in_maintenance", b"in_maintenance", "lease_ends", b"lease_ends", "missing_controllers", b"missing_controllers", "operations", b"operations", "partition_count", b"partition_count", "partitions", b"partitions", "pressures", b"pressures", "registered", b"registered", "rejected_starts", b"rejected_starts", "revision", b"revision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active", b"active", "active_address", b"active_address", "backlogs", b"backlogs", "connections", b"connections", "controller_epoch", b"controller_epoch", "controller_pressures", b"controller_pressures", "controllers", b"controllers", "deletions", b"deletions", "departures", b"departures", "gateways", b"gateways", "in_maintenance", b"in_maintenance", "lease_ends", b"lease_ends", "missing_controllers", b"missing_controllers", "operations", b"operations", "partition_count", b"partition_count", "partitions", b"partitions", "pressures", b"pressures", "registered", b"registered", "rejected_starts", b"rejected_starts", "revision", b"revision", "waiting_controllers", b"waiting_controllers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1861,6 +1867,47 @@ class MissingController(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___MissingController: _TypeAlias = MissingController  # noqa: Y015
+
+@_typing.final
+class WaitingController(_message.Message):
+    """A controller process that another one of its id keeps from registering: it waits until that
+    registration ends, and does not stand for election meanwhile.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONTROLLER_ID_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    HOST_FIELD_NUMBER: _builtins.int
+    SINCE_MS_FIELD_NUMBER: _builtins.int
+    REGISTERED_ADDRESS_FIELD_NUMBER: _builtins.int
+    REGISTERED_HOST_FIELD_NUMBER: _builtins.int
+    controller_id: _builtins.int
+    address: _builtins.str
+    host: _builtins.str
+    """Name of its machine or container."""
+    since_ms: _builtins.int
+    """Wall clock, milliseconds since 1970."""
+    registered_address: _builtins.str
+    """Of the registered process; the host is empty where an earlier release registered it."""
+    registered_host: _builtins.str
+    def __init__(
+        self,
+        *,
+        controller_id: _builtins.int = ...,
+        address: _builtins.str = ...,
+        host: _builtins.str = ...,
+        since_ms: _builtins.int = ...,
+        registered_address: _builtins.str = ...,
+        registered_host: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "controller_id", b"controller_id", "host", b"host", "registered_address", b"registered_address", "registered_host", b"registered_host", "since_ms", b"since_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WaitingController: _TypeAlias = WaitingController  # noqa: Y015
 
 @_typing.final
 class BrokerBacklog(_message.Message):

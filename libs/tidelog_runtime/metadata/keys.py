@@ -22,6 +22,7 @@ class Keys:
         self.controller_processes = self.root + "controllers/ids/"
         self.known_controllers = self.root + "controllers/known/"
         self.controller_pressures = self.root + "controllers/pressures/"
+        self.waiting_controllers = self.root + "controllers/waiting/"
         self.cluster = self.root + "cluster"
         self.brokers = self.root + "brokers/ids/"
         self.departures = self.root + "brokers/departures/"
@@ -59,6 +60,9 @@ class Keys:
 
     def controller_pressure(self, controller_id: int) -> str:
         return f"{self.controller_pressures}{controller_id}"
+
+    def waiting_controller(self, controller_id: int) -> str:
+        return f"{self.waiting_controllers}{controller_id}"
 
     def broker(self, broker_id: int) -> str:
         return f"{self.brokers}{broker_id}"

@@ -19,7 +19,11 @@ FORMAT_VERSION = 1
 # nobody leads or is elected as clean by it.
 NOT_WHOLE = 0
 # With the value that says nothing.
-_LATER_FIELDS: Mapping[str, object] = {"external_address": "", "first_leader_epoch": 0}
+_LATER_FIELDS: Mapping[str, object] = {
+    "external_address": "",
+    "first_leader_epoch": 0,
+    "host": "",
+}
 # So many different states of partitions are known by their JSON form, and it by them.
 STATES_REMEMBERED = 2_048
 RUNNING = "running"
@@ -280,12 +284,20 @@ class ControllerEntry:
 @dataclass(frozen=True, slots=True)
 class ControllerProcess:
     """Value of `controllers/ids/<id>`, under a lease of its own, which does not end with a
-    reign: a controller that lives, active or not. Told, and never decided by; a new life of the
-    controller overwrites it. `started_at_ms`: wall clock. `external_address` as a broker's."""
+    reign: a controller that lives, active or not. No decision about partitions depends on it. A
+    later process with the same address and host overwrites it. `started_at_ms`: wall clock.
+    `external_address` as a broker's. `host`: of its machine or container; empty: not known."""
 
     address: str
     started_at_ms: int
     external_address: str = ""
+    host: str = ""
+
+    def is_of_place(self, other: ControllerProcess) -> bool:
+        """Whether `other` is a process of the same place: an earlier or a later one, since two
+        cannot listen there at once."""
+        hosts = {host for host in (self.host, other.host) if host}
+        return self.address == other.address and len(hosts) < 2
 
 
 @dataclass(frozen=True, slots=True)

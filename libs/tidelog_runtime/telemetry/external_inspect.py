@@ -51,6 +51,9 @@ def tell_externally(state: pb.DescribeServiceResponse, addresses: ExternalAddres
         state.address = addresses.of_controller(state.id, state.address)
         _tell_known(state.controller, addresses)
         state.controller.active_address = addresses.of(state.controller.active_address)
+        for waiting in state.controller.waiting_controllers:
+            waiting.address = addresses.in_text(waiting.address)
+            waiting.registered_address = addresses.in_text(waiting.registered_address)
 
 
 def _tell_known(known: pb.BrokerState | pb.ControllerState, addresses: ExternalAddresses) -> None:

@@ -8,6 +8,7 @@ if __name__ == "__main__":
 import asyncio
 import random
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -207,7 +208,12 @@ def new_controller(config: ControllerConfig, address: str, callers: Callers) -> 
         run_blocking=run_in_thread,
     )
     entry = ControllerEntry(config.controller_id, address, config.external_address)
-    service = ControllerService(environment, entry, lease_ttl_seconds=config.lease_ttl_seconds)
+    service = ControllerService(
+        environment,
+        entry,
+        lease_ttl_seconds=config.lease_ttl_seconds,
+        host=socket.gethostname(),
+    )
     admin = MeteredAdmin(service, metrics.decisions) if metrics else service
     explained = Explained(service, Explainer(clock), callers)
     return Parts(service, admin, explained, store, state_changes, metrics)

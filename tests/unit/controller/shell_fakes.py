@@ -16,7 +16,7 @@ from tidelog.state_changes.event import Kind, Stage, StateChange
 from tidelog_controller.shell.event_loop import Environment
 from tidelog_controller.shell.service import ControllerService
 from tidelog_controller.state.events import DialOutcome
-from tidelog_runtime.clock import SystemClock
+from tidelog_runtime.clock import Clock, SystemClock
 from tidelog_runtime.metadata.keys import Keys
 from tidelog_runtime.metadata.measured_store import MeasuredStore
 from tidelog_runtime.metadata.schema import (
@@ -162,12 +162,19 @@ async def register(store: MetadataStore, *broker_ids: int) -> None:
 class ControllerProcess:
     """A controller service and its task."""
 
-    def __init__(self, controller_id: int, store: MetadataStore, network: FakeNetwork) -> None:
+    def __init__(
+        self,
+        controller_id: int,
+        store: MetadataStore,
+        network: FakeNetwork,
+        address: str = "",
+        clock: Clock | None = None,
+    ) -> None:
         self.logs = Logs()
         self.may_block = asyncio.Event()
         self.may_block.set()
         self.blocked = 0
-        clock = SystemClock()
+        clock = clock or SystemClock()
         self.state_changes = StateChangeLog(f"controller-{controller_id}", clock)
         environment = Environment(
             store=MeasuredStore(store, KEYS.cluster, clock, self.state_changes),
@@ -181,7 +188,7 @@ class ControllerProcess:
             command_timeout_ms=10_000,
             run_blocking=self._run_blocking,
         )
-        entry = ControllerEntry(controller_id, f"127.0.0.1:740{controller_id}")
+        entry = ControllerEntry(controller_id, address or f"127.0.0.1:740{controller_id}")
         self.service = ControllerService(environment, entry, lease_ttl_seconds=3)
         self.task = asyncio.create_task(self.service.run())
 

@@ -47,6 +47,7 @@ BROKER_CUT_OFF = "broker_cut_off"  # from all other brokers
 BROKER_BUSY = "broker_busy"
 BROKER_UNREGISTERED = "broker_unregistered"
 BROKER_ID_CONTESTED = "broker_id_contested"  # by two processes
+CONTROLLER_ID_CONTESTED = "controller_id_contested"  # by two processes
 DIRECTORY_NOT_INTACT = "directory_not_intact"  # copied, restored or replaced
 BROKER_STARTING = "broker_starting"
 BROKER_STOPPING = "broker_stopping"
@@ -94,6 +95,7 @@ ORDER = (
     CONTROLLER_UNREACHABLE,
     CONTROLLER_CUT_OFF,
     BROKER_ID_CONTESTED,
+    CONTROLLER_ID_CONTESTED,
     REPLICA_DEAD,
     BROKER_CANNOT_START,
     BROKER_STOPPED,

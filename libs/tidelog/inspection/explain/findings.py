@@ -9,6 +9,7 @@ from tidelog.inspection.explain import (
     causes,
     clocks,
     control,
+    controller_identity,
     cut_offs,
     gateways,
     instability,
@@ -129,6 +130,7 @@ def _whole_cluster(view: ClusterView, following: roots.Following) -> Iterator[Fi
     if view.observed.tellers:
         yield from control.no_controller(view)
         yield from cut_offs.controller_cut_off(view)
+        yield from controller_identity.contested(view)
         yield from standbys.no_standby(view)
         yield from gateways.silent(view)
         yield from service_pressures.of_controllers(view)

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from structlog.typing import FilteringBoundLogger
 
+from tidelog_controller.shell.contested_id import ContestedId
 from tidelog_controller.shell.lease_end import end_lease
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.metadata.keys import Keys
@@ -15,11 +16,17 @@ from tidelog_runtime.metadata.known_controllers import (
     KnownController,
     encode_known_controller,
 )
-from tidelog_runtime.metadata.schema import ControllerProcess, encode
+from tidelog_runtime.metadata.schema import (
+    ControllerProcess,
+    decode_controller_process,
+    encode,
+)
 from tidelog_runtime.metadata.store import (
+    KeyValue,
     Lease,
     LeaseLostError,
     MetadataStore,
+    ModRevision,
     Put,
     StoreError,
     StoreRolledBackError,
@@ -32,9 +39,10 @@ REVOKE_TIMEOUT_SECONDS = 1.0
 
 
 class ControllerRegistration:
-    """Under a lease of its own, because that of a reign ends with the reign. The key is
-    overwritten, not created: nothing is decided by it, and a life that starts within the lease
-    of the last takes it over, out of that lease."""
+    """Under a lease of its own, because that of a controller term ends with the term. A process
+    that starts within the lease of its predecessor in the same place overwrites the key. While a
+    process of another place holds it, this one waits. `has_id`: set while no other one is known to
+    hold it."""
 
     def __init__(
         self,
@@ -55,9 +63,19 @@ class ControllerRegistration:
         self._log = log
         # With which the process ends; empty: in order.
         self.fault = ""
+        self.has_id = asyncio.Event()
+        self._contested = ContestedId(
+            store, keys, controller_id, process, lease_ttl_seconds, clock, log
+        )
 
     async def run(self) -> None:
         """Until it is cancelled, and then ends it at once."""
+        try:
+            await self._run()
+        finally:
+            await self._contested.end()
+
+    async def _run(self) -> None:
         while True:
             try:
                 lease = await self._register()
@@ -65,9 +83,12 @@ class ControllerRegistration:
                 # The election says so, and ends the process.
                 return
             except (StoreUnavailableError, LeaseLostError):
+                lease = None
+            if lease is None:
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             try:
+                await self._contested.end()
                 await self._stay_known(lease)
             except asyncio.CancelledError:
                 await self._note_end()
@@ -106,18 +127,34 @@ class ControllerRegistration:
             async with asyncio.timeout(REVOKE_TIMEOUT_SECONDS):
                 await self._note(self._seen(ends=True))
 
-    async def _register(self) -> Lease:
+    async def _register(self) -> Lease | None:
+        """None: another process is registered, or another change came between."""
+        held = await self._store.get(self._key)
+        other = _process(held)
+        if other is not None and not other.is_of_place(self._process):
+            self.has_id.clear()
+            await self._contested.waits(other)
+            return None
+        self.has_id.set()
         lease = await self._store.grant_lease(self._lease_ttl_seconds)
         written = False
         try:
+            guard = ModRevision(self._key, 0 if held is None else held.mod_revision)
             put = Put(self._key, encode(self._process), lease.id)
-            await self._store.transact(Transaction([], [put, self._seen()]))
-            written = True
+            result = await self._store.transact(Transaction([guard], [put, self._seen()]))
+            written = result.succeeded
         finally:
             # Should it be written after all, it goes with the lease.
             if not written:
                 await self._end(lease)
-        return lease
+        return lease if written else None
 
     async def _end(self, lease: Lease) -> None:
         await end_lease(lease, REVOKE_TIMEOUT_SECONDS, self._log, "controller_registration_left")
+
+
+def _process(held: KeyValue | None) -> ControllerProcess | None:
+    """None: no controller has written it."""
+    with suppress(ValueError, TypeError):
+        return None if held is None else decode_controller_process(held.value)
+    return None

@@ -11,6 +11,7 @@ from tidelog_runtime.metadata.keys import ControllerProcessKey, Keys
 from tidelog_runtime.metadata.known_controllers import PastControllers
 from tidelog_runtime.metadata.schema import ControllerProcess, decode_controller_process
 from tidelog_runtime.metadata.store import Changed, KeyValue, Snapshot
+from tidelog_runtime.metadata.waiting_controllers import WaitingControllers
 from tidelog_runtime.pressure.controllers import ControllerPressures
 from tidelog_runtime.telemetry.state_change_log import StateChangeLog
 
@@ -31,6 +32,8 @@ class ControllerRoster:
         # Also those that run.
         self._past = PastControllers(keys.known_controllers)
         self.pressures = ControllerPressures(keys.controller_pressures)
+        # For want of their id, which another process holds.
+        self.waiting = WaitingControllers(keys.waiting_controllers)
         self._loaded = False
 
     @property
@@ -64,15 +67,18 @@ class ControllerRoster:
             self._take(controller_id, found[controller_id])
         self._past.clear()
         self.pressures.clear()
+        self.waiting.clear()
         for key, item in snapshot.items.items():
             self._past.take(key, item)
             self.pressures.take(key, item)
+            self.waiting.take(key, item)
         self._loaded = True
 
     def apply(self, changes: Iterable[Changed]) -> None:
         for key, value, revision in changes:
             self._past.take(key, value)
             self.pressures.take(key, value)
+            self.waiting.take(key, value)
             controller_id = self._id_in(key)
             if controller_id < 0:
                 continue

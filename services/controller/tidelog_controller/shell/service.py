@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 from tidelog.errors import ErrorCode, TidelogError
+from tidelog.inspection.controllers import WaitingController
 from tidelog.inspection.gateways import AnnouncedGateway, GatewayAnnouncement
 from tidelog.inspection.model import (
     ControllerState,
@@ -46,8 +47,14 @@ REVOKE_TIMEOUT_SECONDS = 2.0
 
 class ControllerService:
     def __init__(
-        self, environment: Environment, entry: ControllerEntry, *, lease_ttl_seconds: int
+        self,
+        environment: Environment,
+        entry: ControllerEntry,
+        *,
+        lease_ttl_seconds: int,
+        host: str = "",
     ) -> None:
+        """`host`: of its machine or container; empty: not known."""
         self._environment = environment
         self._log = environment.log
         self._state_changes = environment.state_changes
@@ -64,7 +71,7 @@ class ControllerService:
             environment.store,
             environment.keys,
             entry.controller_id,
-            ControllerProcess(entry.address, self._started_at_ms, entry.external_address),
+            ControllerProcess(entry.address, self._started_at_ms, entry.external_address, host),
             lease_ttl_seconds,
             environment.clock,
             environment.log,
@@ -78,8 +85,9 @@ class ControllerService:
 
     @property
     def may_write(self) -> bool:
-        """Whether the store is known to be that of this controller's cluster."""
-        return self._may_write.is_set()
+        """Whether the store is known to be that of this controller's cluster, and its id is that
+        of this process."""
+        return self._may_write.is_set() and self._registration.has_id.is_set()
 
     @property
     def is_active(self) -> bool:
@@ -114,14 +122,16 @@ class ControllerService:
         while True:
             try:
                 await self._registration.run()
-                return
+                break
             except Exception as error:
                 if not is_memory_shortage(error):
                     remedy = "start it again: it is not listed"
                     self._log.exception("controller_fault", remedy=remedy)
-                    return
+                    break
                 # Another shortage ends the process; until then it is to be listed.
                 await asyncio.sleep(FAULT_PAUSE_SECONDS)
+        # The election does not depend on the list.
+        self._registration.has_id.set()
 
     async def _stand_and_rule(self) -> None:
         environment = self._environment
@@ -129,6 +139,8 @@ class ControllerService:
             try:
                 await ensure_cluster(environment.store, environment.keys, environment.rng)
                 self._may_write.set()
+                # Not while another process holds its id.
+                await self._registration.has_id.wait()
                 await self._rule(await self._election.stand())
             except StoreUnavailableError:
                 await asyncio.sleep(STORE_RETRY_SECONDS)
@@ -160,6 +172,9 @@ class ControllerService:
 
     def described_gateways(self) -> tuple[AnnouncedGateway, ...]:
         return self._gateways.described()
+
+    def described_waiting(self) -> tuple[WaitingController, ...]:
+        return self._roster.waiting.described()
 
     async def describe(self, request: StateRequest) -> ServiceState:
         clock, state_changes = self._environment.clock, self._state_changes
@@ -198,6 +213,7 @@ class ControllerService:
             controller_pressures=self._roster.pressures.described(
                 self._entry.controller_id, self.own_pressures()
             ),
+            waiting_controllers=self.described_waiting(),
         )
 
     async def _rule(self, leadership: Leadership) -> None:

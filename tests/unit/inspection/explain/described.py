@@ -9,6 +9,7 @@ from typing import Any
 
 from tidelog.caller_limits import LimitedClient
 from tidelog.inspection.broker_links import BrokerConnection, LeaseEnds
+from tidelog.inspection.controllers import WaitingController
 from tidelog.inspection.explain import Listening, Observed, SilentService, explain
 from tidelog.inspection.explain.observed import ReadClock, SilentGateway
 from tidelog.inspection.gateways import AnnouncedGateway
@@ -56,6 +57,7 @@ class DescribedCluster:
     pressures: list[BrokerPressure] = field(default_factory=list)
     controller_pressures: list[ControllerPressure] = field(default_factory=list)
     missing_controllers: list[MissingController] = field(default_factory=list)
+    waiting_controllers: list[WaitingController] = field(default_factory=list)
     in_maintenance: list[int] = field(default_factory=list)
     gateways: list[AnnouncedGateway] = field(default_factory=list)
     lease_ends: list[LeaseEnds] = field(default_factory=list)
@@ -258,7 +260,11 @@ class DescribedCluster:
                 yield HeardBroker(follower.leader, last_answer_ms=follower.last_answer_ms)
 
     def _controller(self) -> ServiceState:
-        state = ControllerState(active=False, controller_epoch=-1)
+        state = ControllerState(
+            active=False,
+            controller_epoch=-1,
+            waiting_controllers=tuple(self.waiting_controllers),
+        )
         if self.controller_active:
             state = ControllerState(
                 True,
@@ -278,6 +284,7 @@ class DescribedCluster:
                 lease_ends=tuple(self.lease_ends),
                 connections=tuple(self.connections),
                 controller_pressures=tuple(self.controller_pressures),
+                waiting_controllers=tuple(self.waiting_controllers),
             )
         return ServiceState(
             "controller",

@@ -1,0 +1,135 @@
+"""Two controller processes of one id: the second one waits, and says so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import asdict
+
+import pytest
+
+from tidelog.inspection.controllers import WaitingController
+from tidelog.inspection.model import ControllerState, StateRequest
+from tidelog.state_changes.event import Kind
+from tidelog_controller.shell import controller_registration
+from tidelog_runtime.clock import SystemClock
+from tidelog_runtime.metadata.memory import MemoryStore
+from tidelog_runtime.metadata.schema import (
+    ControllerProcess as Process,
+)
+from tidelog_runtime.metadata.schema import (
+    decode_controller_process,
+    encode,
+)
+from tidelog_runtime.metadata.store import Changed, KeyValue, Put, Transaction
+from tidelog_runtime.metadata.waiting_controllers import WaitingControllers
+from unit.controller.shell_fakes import KEYS, ControllerProcess, FakeNetwork, until
+
+OTHER = "127.0.0.1:9999"
+
+
+class FastClock(SystemClock):
+    """Gains half a second each time that it is read."""
+
+    ahead_ms = 0
+
+    def monotonic_ms(self) -> int:
+        self.ahead_ms += 500
+        return super().monotonic_ms() + self.ahead_ms
+
+
+@pytest.fixture
+async def store(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[MemoryStore]:
+    monkeypatch.setattr(controller_registration, "RETRY_SECONDS", 0.002)
+    memory = MemoryStore(SystemClock())
+    yield memory
+    await memory.close()
+
+
+async def registered_address(store: MemoryStore, controller_id: int) -> str | None:
+    held = await store.get(KEYS.controller_process(controller_id))
+    return None if held is None else decode_controller_process(held.value).address
+
+
+async def described(process: ControllerProcess) -> ControllerState:
+    state = (await process.service.describe(StateRequest())).controller
+    assert state is not None
+    return state
+
+
+async def test_the_second_process_waits_and_a_healthy_standby_is_not_concerned(
+    store: MemoryStore,
+) -> None:
+    network = FakeNetwork()
+    first = ControllerProcess(1, store, network)
+    await until(lambda: bool(first.told(Kind.CONTROLLER_LOADED)))
+    standby = ControllerProcess(2, store, network)
+    second = ControllerProcess(1, store, network, OTHER, FastClock())
+    await until(lambda: bool(second.logs.named("controller_id_taken")))
+    line = second.logs.named("controller_id_taken")[0]
+    assert (line["controller_id"], line["by"]) == (1, "127.0.0.1:7401")
+    assert "controller_id of its own" in line["fix"]
+    await until(lambda: bool(first.service.described_waiting()))
+    (waiting,) = (await described(first)).waiting_controllers
+    assert (waiting.controller_id, waiting.address) == (1, OTHER)
+    assert waiting.registered_address == "127.0.0.1:7401"
+    assert await registered_address(store, 1) == "127.0.0.1:7401"
+
+    # A takeover is the standby's: the one that waits does not stand for election.
+    await first.stop()
+    await until(lambda: standby.service.is_active or second.service.is_active)
+    assert standby.service.is_active
+    await until(lambda: second.service.may_write)
+    await until(lambda: not standby.service.described_waiting())
+    assert await registered_address(store, 1) == OTHER
+    await second.stop()
+    await standby.stop()
+
+
+async def test_a_second_process_that_stops_ends_what_is_reported_of_it(store: MemoryStore) -> None:
+    network = FakeNetwork()
+    first = ControllerProcess(1, store, network)
+    await until(lambda: bool(first.told(Kind.CONTROLLER_LOADED)))
+    second = ControllerProcess(1, store, network, OTHER, FastClock())
+    await until(lambda: bool(first.service.described_waiting()))
+    await second.stop()
+    await until(lambda: not first.service.described_waiting())
+    assert await registered_address(store, 1) == "127.0.0.1:7401"
+    assert first.service.is_active
+    await first.stop()
+
+
+async def test_a_process_that_has_ended_is_waited_for_in_silence(store: MemoryStore) -> None:
+    lease = await store.grant_lease(10)
+    put = Put(KEYS.controller_process(1), encode(Process("10.0.0.9:7400", 5)), lease.id)
+    await store.transact(Transaction([], [put]))
+    process = ControllerProcess(1, store, FakeNetwork())
+    await lease.revoke()
+    await until(lambda: process.service.is_active)
+    assert process.logs.named("controller_id_taken") == []
+    await process.stop()
+
+
+@pytest.mark.parametrize(
+    ("held", "is_of_place"),
+    [
+        (Process("h:1", 5, host="one"), True),
+        (Process("h:1", 5), True),
+        (Process("h:1", 5, host="two"), False),
+        (Process("h:2", 5, host="one"), False),
+    ],
+)
+def test_a_place_is_an_address_of_a_host(held: Process, is_of_place: bool) -> None:
+    assert Process("h:1", 9, host="one").is_of_place(held) is is_of_place
+
+
+def test_what_no_controller_has_written_is_ignored() -> None:
+    waiting = WaitingControllers(KEYS.waiting_controllers)
+    own, odd = KEYS.waiting_controller(1), KEYS.waiting_controllers + "x"
+    for change in (Changed(own, KeyValue(own, b"[]", 1, 1), 1), Changed(odd, None, 2)):
+        waiting.take(change.key, change.value)
+    assert waiting.described() == ()
+    one = WaitingController(1, "h:2", "b", 5, "h:1")
+    later = json.dumps({**asdict(one), "of_a_later_release": 1}).encode()
+    waiting.take(own, KeyValue(own, later, 3, 3))
+    assert waiting.described() == (one,)
