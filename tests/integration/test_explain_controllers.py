@@ -27,6 +27,7 @@ from integration.explaining import (
     tidelog,
     until_found,
 )
+from integration.logs import LogSince
 from integration.process_limits import ONE_ARENA, limit_memory, without_open_files
 from integration.reconfigured import restart_controller
 from integration.suggested_steps import until_gone
@@ -40,6 +41,7 @@ TOPIC = "pairs"
 DEAD = 3
 # Of its limit of memory: a process that has none left would end before it says so.
 USED_PERCENT = 93
+NO_ACTIVE_CONTROLLER = {"no_controller", "controller_unreachable"}
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -244,44 +246,87 @@ async def test_a_standby_that_runs_into_its_memory_limit(world: World) -> None:
     assert await cluster.active_controller() == active
 
 
-@pytest.mark.parametrize("role", ["active", "standby"])
+@pytest.mark.parametrize("role", ["alone", "standby"])
 async def test_a_controller_without_open_files_left(world: World, role: str) -> None:
+    """Alone it is active, and stays so."""
     cluster = world.cluster
-    active, standby, _ = await _roles(cluster)
-    controller_id = active if role == "active" else standby
+    active, standby, other = await _roles(cluster)
+    controller_id = standby if role == "standby" else active
     pid = cluster.controller_process(controller_id).pid
     assert pid is not None
-    telling = {"active": "it keeps its lease", "standby": "it cannot take over"}
+    telling = {"alone": "it keeps its lease", "standby": "it cannot take over"}
+    if role == "alone":
+        await cluster.kill_controller(standby)
+        await cluster.kill_controller(other)
     with without_open_files(pid, cluster.controller_address(controller_id)) as limit:
         found = await until_found(
             cluster, ("open_files", -1), ("replica_dead", DEAD), saying=(telling[role],)
         )
         short = the(found, "open_files")
-        assert f"controller {controller_id} is at its limit of open files" in short.summary
-        assert f"of {limit:,} are open" in short.summary
-        assert f"limit of open files of controller {controller_id}" in short.next_step
-        assert "prlimit --pid PID --nofile=" in short.next_step
-        if role == "active":
+        _assert_short_of_files(short, controller_id, limit)
+        if role == "alone":
             assert short.severity == "critical"
             assert "it is active and still works: it keeps its lease" in short.summary
         else:
             assert short.severity == "warning"
             assert f"it cannot take over from controller-{active}" in short.summary
-        blamed = {cause for cause, _ in causes_of(found)}
-        assert not blamed & {"no_controller", "controller_unreachable", "no_standby"}
-        assert "standby_missing" not in blamed
+            assert not {cause for cause, _ in causes_of(found)} & {"no_standby", "standby_missing"}
+        assert not {cause for cause, _ in causes_of(found)} & NO_ACTIVE_CONTROLLER
         assert await faults_of(cluster, world.healthy) == []
         assert_not_blamed(found, world.healthy)
-        if role == "active":
-            # It elects leaders, as the finding says: this one's follower.
-            await cluster.kill(2)
-            await append(cluster, world.pairs[2, 1], [b"taken by the other one"])
+        if role == "alone":
+            # It elects leaders, as the finding says.
+            await _fail_over_from_broker_2(world)
     await until_gone(cluster, "open_files")
-    if role == "active":
-        cluster.start_broker(2)
-
-        async def is_well() -> bool:
-            return await faults_of(cluster, world.healthy) == []
-
-        await until(is_well, "broker 2 is back")
+    if role == "alone":
+        await _start_broker_2(world)
     assert await cluster.active_controller() == active
+
+
+async def test_an_active_controller_without_open_files_hands_over(world: World) -> None:
+    cluster = world.cluster
+    active, *_ = await _roles(cluster)
+    process = cluster.controller_process(active)
+    assert process.pid is not None
+    log = LogSince(process.log_path)
+    with without_open_files(process.pid, cluster.controller_address(active)) as limit:
+        found = await until_found(
+            cluster, ("open_files", -1), ("replica_dead", DEAD), saying=("it hands over to",)
+        )
+        _assert_short_of_files(the(found, "open_files"), active, limit)
+        assert_not_blamed(found, world.healthy)
+
+        async def has_handed_over() -> int | None:
+            now = await cluster.active_controller()
+            return now if now != active else None
+
+        new = await until(has_handed_over, "a standby is active")
+        (down,) = log.told("controller_stepped_down")
+        assert down["cause"] == "no_open_files"
+        # It works as any other: brokers and clients reach it.
+        await _fail_over_from_broker_2(world)
+        await _start_broker_2(world)
+        assert await faults_of(cluster, world.healthy) == []
+    await until_gone(cluster, "open_files")
+    assert await cluster.active_controller() == new
+
+
+def _assert_short_of_files(short: Finding, controller_id: int, limit: int) -> None:
+    assert f"controller {controller_id} is at its limit of open files" in short.summary
+    assert f"of {limit:,} are open" in short.summary
+    assert f"limit of open files of controller {controller_id}" in short.next_step
+    assert "prlimit --pid PID --nofile=" in short.next_step
+
+
+async def _fail_over_from_broker_2(world: World) -> None:
+    await world.cluster.kill(2)
+    await append(world.cluster, world.pairs[2, 1], [b"taken by the other one"])
+
+
+async def _start_broker_2(world: World) -> None:
+    world.cluster.start_broker(2)
+
+    async def is_well() -> bool:
+        return await faults_of(world.cluster, world.healthy) == []
+
+    await until(is_well, "broker 2 is back")

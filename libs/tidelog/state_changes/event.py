@@ -147,6 +147,7 @@ class Cause(enum.Enum):
     NO_ANSWER = "no_answer"  # whoever was asked could not be reached, or was silent
     REMOVED = "removed"  # somebody else deleted it
     STORE_UNREACHABLE = "store_unreachable"
+    NO_OPEN_FILES = "no_open_files"  # the controller could open none, and a standby was there
     REQUESTED = "requested"  # somebody asked for it
     PREFERRED_LEADER = "preferred_leader"  # the first of its replicas leads again
     LEADER_MOVED = "leader_moved"  # somebody chose another leader

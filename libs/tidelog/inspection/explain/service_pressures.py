@@ -8,6 +8,7 @@ from tidelog.inspection.explain import causes, pressures
 from tidelog.inspection.explain.cluster_view import ClusterView
 from tidelog.inspection.explain.observed import Listening, SilentService
 from tidelog.inspection.explain.resources import FILES, MEMORY, has_no_files_left
+from tidelog.inspection.explain.words import listed
 from tidelog.inspection.gateways import ALIVE, AnnouncedGateway, known_gateways, state_of
 from tidelog.inspection.model import Finding
 from tidelog.inspection.pressures import ControllerPressure, ResourcePressure
@@ -17,6 +18,8 @@ _ACTIVE_WITHOUT_FILES = (
     "over these; what needs a new connection to it or from it fails (topics, operations, brokers "
     "that start)"
 )
+# As the controller does: `file_exhaustion.HAND_OVER_AFTER_MS`.
+HANDS_OVER_AFTER_SECONDS = 10
 _ACTIVE_SILENT = "it is active, and cannot be asked in time"
 
 
@@ -58,11 +61,23 @@ def _of_controller(
         if silent.address not in view.named_active():
             summary += f"; {_standby_without(view)}"
         elif pressure.resource == FILES:
-            summary, severity = f"{summary}; {_ACTIVE_WITHOUT_FILES}", causes.CRITICAL
+            summary = f"{summary}; {_ACTIVE_WITHOUT_FILES}; {_hand_over(view)}"
+            severity = causes.CRITICAL
         else:
             summary += f"; {_ACTIVE_SILENT}"
     step = pressures.next_step_of(cause, who)
     return Finding(cause, severity, summary, tuple(evidence), step)
+
+
+def _hand_over(view: ClusterView) -> str:
+    """What an active controller without files does next."""
+    others = sorted(standbys(view))
+    if not others:
+        return "no other controller can take over"
+    return (
+        f"it hands over to a standby ({listed(f'controller {b}' for b in others)}) once it could "
+        f"open no file for {HANDS_OVER_AFTER_SECONDS} s"
+    )
 
 
 def _standby_without(view: ClusterView) -> str:

@@ -141,6 +141,10 @@ class _ReignOverError(Exception):
     """Ends the task group; the message says why."""
 
 
+async def _resign(resigning: Callable[[], Awaitable[str]]) -> None:
+    raise _ReignOverError(await resigning())
+
+
 class EventLoop:
     def __init__(
         self, environment: Environment, leadership: Leadership, roster: ControllerRoster
@@ -167,13 +171,15 @@ class EventLoop:
         self._over = False
         self._describing = asyncio.Lock()
 
-    async def run(self) -> str:
-        """Returns why the reign is over. Other errors come as an exception group."""
+    async def run(self, resigning: Callable[[], Awaitable[str]]) -> str:
+        """Returns why the controller term is over; `resigning` returns why it is to end. Other
+        errors come as an exception group."""
         reasons: list[str] = []
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._watch_lease())
                 tasks.create_task(self._watch_store())
+                tasks.create_task(_resign(resigning))
                 await self._own(tasks)
         except* _ReignOverError as over:
             reasons += [str(error) for error in over.exceptions]

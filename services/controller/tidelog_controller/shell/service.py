@@ -22,6 +22,7 @@ from tidelog_controller.shell.controller_election import ControllerElection, Lea
 from tidelog_controller.shell.controller_registration import ControllerRegistration
 from tidelog_controller.shell.controller_roster import ControllerRoster
 from tidelog_controller.shell.event_loop import Environment, EventLoop
+from tidelog_controller.shell.file_exhaustion import FileExhaustion
 from tidelog_controller.shell.gateway_roster import GatewayRoster
 from tidelog_controller.shell.known_services import ServicesOfReign
 from tidelog_controller.shell.lease_end import end_lease
@@ -42,6 +43,8 @@ from tidelog_runtime.telemetry.recent_elections import LeaseEndCounts
 STORE_RETRY_SECONDS = 0.5
 # After a fault of its own a controller leaves the others time to take over.
 FAULT_PAUSE_SECONDS = 5.0
+# After a step down for lack of files, too.
+HAND_OVER_PAUSE_SECONDS = 5.0
 REVOKE_TIMEOUT_SECONDS = 2.0
 
 
@@ -228,8 +231,16 @@ class ControllerService:
         )
         self._reign = EventLoop(self._environment, leadership, self._roster)
         reason, cause = "a fault of its own", Cause.NONE
+        exhaustion = FileExhaustion(
+            identity.controller_id,
+            lambda: self.own_pressures(),
+            self._roster,
+            self._environment.clock,
+        )
         try:
-            reason = await self._reign.run()
+            reason = await self._reign.run(exhaustion.until_due)
+            if exhaustion.is_due:
+                cause = Cause.NO_OPEN_FILES
         except asyncio.CancelledError:
             reason, cause = "it was asked to stop", Cause.REQUESTED
             raise
@@ -254,6 +265,8 @@ class ControllerService:
             await end_lease(
                 leadership.lease, REVOKE_TIMEOUT_SECONDS, self._log, "controller_lease_left"
             )
+        if exhaustion.is_due:
+            await asyncio.sleep(HAND_OVER_PAUSE_SECONDS)
 
     def _not_controller(self) -> TidelogError:
         active = self._election.active

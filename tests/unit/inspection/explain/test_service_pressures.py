@@ -68,7 +68,20 @@ def test_an_active_controller_without_files_still_works_and_does_not_stand_still
     assert (finding.cause, finding.severity) == ("open_files", "critical")
     assert "controller 1 is at its limit of open files" in finding.summary
     assert "it keeps its lease" in finding.summary
+    assert finding.summary.endswith("no other controller can take over")
     assert "prlimit --pid PID" in finding.next_step
+
+
+def test_an_active_controller_without_files_hands_over_to_a_standby(
+    cluster: DescribedCluster,
+) -> None:
+    short(cluster, 1, "open_files", 1_024)
+    active_is_silent(cluster, Listening.ACCEPTS)
+    silence(cluster, 2, Listening.BUSY)
+    files = found(cluster.explain(), "open_files")
+    assert "it hands over to a standby (controller 2) once it could open no file for 10 s" in (
+        files.summary
+    )
 
 
 def test_a_broker_that_starts_waits_for_the_controller_without_files(

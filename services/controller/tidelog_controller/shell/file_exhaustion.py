@@ -1,0 +1,67 @@
+"""When an active controller hands over because it can open no file, and so no connection either:
+over those that are open it still works, but a broker or a client that connects gets no answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from tidelog.inspection.pressures import Pressing
+from tidelog_controller.shell.controller_roster import ControllerRoster
+from tidelog_runtime.clock import Clock
+from tidelog_runtime.pressure.judging import OPEN_FILES
+from tidelog_runtime.pressure.records import Pressure
+
+# Longer than a burst of connections lasts. `explain` names it.
+HAND_OVER_AFTER_MS = 10_000
+CHECK_INTERVAL_SECONDS = 1.0
+
+
+class FileExhaustion:
+    """`is_due`: whether `until_due` has returned, for one controller term."""
+
+    def __init__(
+        self,
+        own_id: int,
+        own_pressures: Callable[[], Sequence[Pressure]],
+        roster: ControllerRoster,
+        clock: Clock,
+    ) -> None:
+        self._own_id = own_id
+        self._own_pressures = own_pressures
+        self._roster = roster
+        self._clock = clock
+        self._since_ms: int | None = None
+        self.is_due = False
+
+    async def until_due(self) -> str:
+        """Returns why it is to step down; not while no standby can take over."""
+        while not self.is_due:
+            await asyncio.sleep(CHECK_INTERVAL_SECONDS)
+            self.is_due = self.check()
+        return (
+            f"it could open no file for {HAND_OVER_AFTER_MS // 1_000} s, and controller "
+            f"{self._standbys()[0]} can take over"
+        )
+
+    def check(self) -> bool:
+        """Whether it is to step down now."""
+        now_ms = self._clock.monotonic_ms()
+        if not any(map(is_exhausted, self._own_pressures())):
+            self._since_ms = None
+            return False
+        if self._since_ms is None:
+            self._since_ms = now_ms
+        return now_ms - self._since_ms >= HAND_OVER_AFTER_MS and bool(self._standbys())
+
+    def _standbys(self) -> list[int]:
+        """In ascending order; those that report that they can open no file either are left out."""
+        pressures = self._roster.pressures.described()
+        exhausted = {p.controller_id for p in pressures if is_exhausted(p)}
+        registered = [c.controller_id for c in self._roster.controllers]
+        return [i for i in registered if i != self._own_id and i not in exhausted]
+
+
+def is_exhausted(pressure: Pressure | Pressing) -> bool:
+    """Whether no file can be opened; to count them takes one."""
+    return pressure.resource == OPEN_FILES and pressure.used >= pressure.limit
