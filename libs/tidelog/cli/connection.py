@@ -31,7 +31,12 @@ class Bootstrap(NamedTuple):
 
 
 def find_bootstrap(given: str | None, environment: Mapping[str, str], directory: Path) -> Bootstrap:
-    """Raises `UsageError` for a cluster file that is none."""
+    """Raises `UsageError` for a cluster file that is none, and for a `given` without addresses:
+    where a script's variable is empty, no other cluster is meant."""
+    if given is not None and not given.strip(", "):
+        raise UsageError(
+            "--bootstrap is empty; name brokers, as --bootstrap 127.0.0.1:7500, or leave it out"
+        )
     if given:
         return Bootstrap(given, "--bootstrap")
     from_environment = environment.get(BOOTSTRAP_VARIABLE)
@@ -94,6 +99,9 @@ async def check_somebody_listens(bootstrap: Bootstrap) -> None:
     that nobody waits for a cluster that is not running; whatever else is wrong is the
     client's to find out."""
     import asyncio
+    import socket
+
+    unresolved: list[str] = []
 
     async def refusal(address: str) -> str | None:
         host, _, port = address.strip().rpartition(":")
@@ -102,6 +110,9 @@ async def check_somebody_listens(bootstrap: Bootstrap) -> None:
                 _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
         except TimeoutError:
             return None
+        except socket.gaierror as error:
+            unresolved.append(host)
+            return str(error)
         except OSError as error:
             return error.strerror or str(error)
         writer.close()
@@ -109,6 +120,11 @@ async def check_somebody_listens(bootstrap: Bootstrap) -> None:
 
     addresses = [address for address in bootstrap.addresses.split(",") if address.strip()]
     refusals = await asyncio.gather(*map(refusal, addresses))
+    if all(refusals) and len(unresolved) == len(addresses):
+        raise ClusterUnreachableError(
+            f"the host name {', '.join(sorted(set(unresolved)))} (from {bootstrap.source}) cannot "
+            "be resolved; correct it, or name running brokers with --bootstrap host:port"
+        )
     if all(refusals):
         raise ClusterUnreachableError(
             f"no broker listens at {','.join(addresses)} (from {bootstrap.source}); start the "

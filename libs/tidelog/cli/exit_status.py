@@ -1,8 +1,9 @@
 """The exit statuses of `tidelog`, for scripts, and what each error becomes.
 
 0    done
-1    refused or failed; or a log that is damaged, a history with anomalies, a finding of
-     explain, a broker that cannot be stopped without harm, an operation that failed
+1    refused or failed; or a log that is damaged, a history with anomalies,
+     a finding of explain, a broker that cannot be stopped without harm,
+     an operation that failed
 2    wrong usage: an option, an argument, a file that cannot be read
 3    no such topic, partition, broker or operation
 4    the cluster cannot be reached
@@ -32,8 +33,9 @@ class ExitStatus(enum.IntEnum):
 EPILOG = """\b
 Exit status:
   0    done
-  1    refused or failed; or a log that is damaged, a history with anomalies, a finding of
-       explain, a broker that cannot be stopped without harm, an operation that failed
+  1    refused or failed; or a log that is damaged, a history with anomalies,
+       a finding of explain, a broker that cannot be stopped without harm,
+       an operation that failed
   2    wrong usage: an option, an argument, a file that cannot be read
   3    no such topic, partition, broker or operation
   4    the cluster cannot be reached

@@ -81,3 +81,14 @@ async def test_one_that_listens_is_enough() -> None:
         reserved.bind(("127.0.0.1", 0))
         addresses = [f"127.0.0.1:{s.getsockname()[1]}" for s in (reserved, listening)]
         await check_somebody_listens(Bootstrap(",".join(addresses), "--bootstrap"))
+
+
+async def test_a_host_name_that_cannot_be_resolved_is_named() -> None:
+    with pytest.raises(ClusterUnreachableError, match=r"nobody\.invalid .*cannot be resolved"):
+        await check_somebody_listens(Bootstrap("nobody.invalid:7500", "--bootstrap"))
+
+
+@pytest.mark.parametrize("given", ["", " ", ","])
+def test_an_empty_bootstrap_means_no_other_cluster(given: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--bootstrap is empty"):
+        find_bootstrap(given, VARIABLE, tmp_path)

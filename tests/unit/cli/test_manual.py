@@ -122,6 +122,13 @@ def test_help_tells_exit_statuses(name: str) -> None:
     assert "Exit status:" in manual_of(COMMANDS[name])
 
 
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_lines_that_help_leaves_as_they_are_fit_a_terminal(name: str) -> None:
+    for kept in manual_of(COMMANDS[name]).split("\b\n")[1:]:
+        for line in kept.split("\n\n")[0].splitlines():
+            assert len(line) <= 78, f"with an indent of two it is wider than 80: {line}"
+
+
 @pytest.mark.parametrize(
     ("name", "shapes"),
     [

@@ -46,7 +46,7 @@ app.command(
 app.command(
     epilog=manual(
         "tidelog topics alter-config sea --set retention_ms=86400000 --dry-run",
-        "tidelog topics alter-config sea --set min_insync_replicas=2 --unset segment_ms",
+        "tidelog topics alter-config sea --set retention_bytes=-1 --unset segment_ms",
         json=ALTER_JSON,
     )
 )(alter_config)
@@ -66,7 +66,7 @@ app.command(
 )(remove_partitions)
 app.command(
     epilog=manual(
-        "tidelog topics set-replication-factor sea bay --replication-factor 3 --dry-run",
+        "tidelog topics set-replication-factor sea bay -r 3 --dry-run",
         "tidelog topics set-replication-factor sea -r 2 --yes --watch",
         json=BEGUN_FIELDS,
     )
