@@ -16,6 +16,8 @@ from tidelog.errors import ErrorCode, TidelogError
 LOWEST_MAX_BATCH_RECORDS = 16_384
 HIGHEST_MAX_BATCH_RECORDS = 1_000_000
 DEFAULT_MAX_BATCH_RECORDS = 100_000
+# What a topic's max_batch_bytes may be: no leader takes a larger batch, whatever its topic.
+HIGHEST_MAX_BATCH_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,17 @@ def check_record_count(count: int, max_records: int) -> None:
         raise invalid_batch(
             f"a batch has {count} records; it has at most {max_records} (max_batch_records): "
             "send several batches"
+        )
+
+
+def check_batch_bytes(partition: object, size_bytes: int) -> None:
+    """Of a batch as it travels. Raises `TidelogError` (BATCH_TOO_LARGE)."""
+    if size_bytes > HIGHEST_MAX_BATCH_BYTES:
+        raise TidelogError(
+            ErrorCode.BATCH_TOO_LARGE,
+            f"a batch for {partition} has {size_bytes} bytes; a topic takes at most "
+            f"{HIGHEST_MAX_BATCH_BYTES} (the highest max_batch_bytes): send smaller records, or "
+            "compress them",
         )
 
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.record_limits import (
     DEFAULT_MAX_BATCH_RECORDS,
+    HIGHEST_MAX_BATCH_BYTES,
     HIGHEST_MAX_BATCH_RECORDS,
     LOWEST_MAX_BATCH_RECORDS,
 )
@@ -19,8 +20,10 @@ from tidelog.record_limits import (
 # aside, a time (14): with their separators that must stay below 255, the most that file
 # systems take.
 UNLIMITED = -1
+# What the 64 bits hold that other languages read it into.
+_MAX_NUMBER = 2**63 - 1
 
-_LimitOrUnlimited = Annotated[int, Field(ge=UNLIMITED)]
+_LimitOrUnlimited = Annotated[int, Field(ge=UNLIMITED, le=_MAX_NUMBER)]
 
 
 class TopicConfig(BaseModel):
@@ -37,7 +40,7 @@ class TopicConfig(BaseModel):
     max_batch_bytes: int = Field(
         default=1 << 20,
         ge=1024,
-        le=16 << 20,
+        le=HIGHEST_MAX_BATCH_BYTES,
         description="Largest batch, in bytes as it travels (compressed).",
     )
     max_batch_records: int = Field(
@@ -55,6 +58,7 @@ class TopicConfig(BaseModel):
     segment_ms: int = Field(
         default=7 * 24 * 3_600_000,
         ge=1000,
+        le=_MAX_NUMBER,
         description="A segment whose first batch is older than this is rolled.",
     )
     retention_ms: _LimitOrUnlimited = Field(

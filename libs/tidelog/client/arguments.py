@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from tidelog.errors import ArgumentTypeError, InvalidArgumentError
 from tidelog.model import MAX_INT32, OffsetPosition, TopicPartition
-from tidelog.request_bounds import check_timeout, check_topic_name
+from tidelog.request_bounds import MAX_TIMEOUT_MS, check_timeout, check_topic_name
 from tidelog.request_bounds import page_size as bounded_page_size
 
 MAX_INT64 = 2**63 - 1
@@ -67,8 +67,17 @@ def positive(name: str, value: Any) -> int:
     return integer(name, value, 1)
 
 
-def poll_timeout(name: str, value: Any) -> int:
-    return integer(name, value, 0, MAX_INT32)
+def int32(least: int) -> Rule:
+    """For a setting that travels in a field of 32 bits."""
+    return lambda name, value: integer(name, value, least, MAX_INT32)
+
+
+poll_timeout = int32(0)
+
+
+def service_timeout(name: str, value: Any) -> int:
+    """A setting that limits how long a service may take."""
+    return integer(name, value, 1, MAX_TIMEOUT_MS)
 
 
 def timeout(name: str, value: Any) -> int:

@@ -31,6 +31,7 @@ from tidelog.client.shipment import Shipment
 from tidelog.errors import FINAL_ANSWERS, TidelogError
 from tidelog.model import Codec, TopicPartition
 from tidelog.record_batch import EncodedRecords
+from tidelog.record_limits import check_batch_bytes
 from tidelog.rpc.trace_context import captured
 
 
@@ -211,11 +212,18 @@ class OutgoingRecords:
         return pending.report
 
     def _ship(self, partition: TopicPartition, shipment: Shipment, pending: _Pending) -> None:
+        on_settled = partial(self._settled, partition, shipment, pending)
+        try:
+            # In a request it would fail together with all others, or be no request at all.
+            check_batch_bytes(partition, len(shipment.encoded.records))
+        except TidelogError as error:
+            on_settled(error)
+            return
         self._accumulator.seal(
             partition,
             shipment.encoded,
             deadline_ms=shipment.deadline_ms,
-            on_settled=partial(self._settled, partition, shipment, pending),
+            on_settled=on_settled,
             trace_context=shipment.trace_context,
         )
         self._wake()

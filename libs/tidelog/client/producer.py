@@ -32,6 +32,7 @@ from tidelog.client.arguments import (
     natural,
     pair,
     positive,
+    service_timeout,
 )
 from tidelog.client.buffer_budget import BufferBudget
 from tidelog.client.clock import Clock, SystemClock
@@ -59,6 +60,7 @@ from tidelog.client.record_columns import (
     checked_headers,
 )
 from tidelog.client.retry import DEFAULT_MAX_BACKOFF_MS, DEFAULT_MIN_BACKOFF_MS, Backoff
+from tidelog.client.sealed_batch import MAX_SHARED_REQUEST_BYTES
 from tidelog.client.send_admission import SendAdmission
 from tidelog.client.sender import Sender
 from tidelog.client.sequences import Identity
@@ -85,7 +87,7 @@ _log = logging.getLogger(__name__)
     max_in_flight_per_broker=positive,
     max_in_flight_per_partition=positive,
     max_request_bytes=positive,
-    request_timeout_ms=positive,
+    request_timeout_ms=service_timeout,
     delivery_timeout_ms=positive,
     retry_backoff_ms=pair(positive),
     next_sequence=natural,
@@ -165,7 +167,7 @@ class Producer:
         backoff = Backoff(rng, *retry_backoff_ms)
         self._accumulator = Accumulator(
             backoff,
-            max_request_bytes=max_request_bytes,
+            max_request_bytes=min(max_request_bytes, MAX_SHARED_REQUEST_BYTES),
             max_in_flight_per_broker=max_in_flight_per_broker,
             max_in_flight_per_partition=max_in_flight_per_partition,
             idempotence=idempotence,

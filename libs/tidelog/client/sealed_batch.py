@@ -10,10 +10,13 @@ from tidelog.client.delivery import Outcome
 from tidelog.client.retry import Leader
 from tidelog.model import Batch, TopicPartition
 from tidelog.record_batch import EncodedRecords
+from tidelog.request_bounds import MAX_PRODUCE_REQUEST_BYTES
 from tidelog.rpc.trace_context import Metadata
 
 # What one batch takes in a request beside its records, generously.
 BATCH_OVERHEAD_BYTES = 128
+# Batches share a request up to here, with room for the names of its topics.
+MAX_SHARED_REQUEST_BYTES = MAX_PRODUCE_REQUEST_BYTES - (1 << 20)
 
 
 @dataclass(slots=True, eq=False)

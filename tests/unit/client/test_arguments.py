@@ -340,6 +340,23 @@ def test_a_wrong_type_is_a_type_error_too() -> None:
     assert issubclass(ArgumentTypeError, ValueError)
 
 
+@pytest.mark.parametrize(
+    ("client", "setting", "most"),
+    [
+        (Producer, "request_timeout_ms", 300_000),
+        (Consumer, "max_wait_ms", 2**31 - 1),
+        (Consumer, "min_bytes", 2**31 - 1),
+        (Consumer, "max_bytes", 2**31 - 1),
+    ],
+)
+def test_a_setting_that_no_request_can_hold_is_rejected_when_it_is_given(
+    client: Callable[..., Any], setting: str, most: int
+) -> None:
+    client("broker-0:1", connections=NoConnections(), **{setting: most})
+    with pytest.raises(InvalidArgumentError, match=f"{setting} is .* from . to {most}"):
+        client("broker-0:1", connections=NoConnections(), **{setting: most + 1})
+
+
 def test_a_name_that_no_topic_can_have_is_answered_without_asking() -> None:
     async def main() -> None:
         async with Admin("broker-0:1", connections=NoConnections()) as admin:

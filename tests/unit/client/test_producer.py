@@ -1,12 +1,14 @@
 import asyncio
 import gc
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import pytest
 
+from tidelog import record_limits
 from tidelog.client import BatchReport, Producer, accumulator, open_batches
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.client import producer as producer_module
+from tidelog.errors import BatchTooLargeError, ErrorCode, TidelogError
 from tidelog.model import Acks, Codec
 from tidelog.record_batch import check, decode
 from tidelog.rpc.status import UnreachableError
@@ -161,6 +163,39 @@ async def test_a_batch_too_large_for_the_topic_fails_alone(cluster: FakeCluster)
             await large
         assert caught.value.code is ErrorCode.BATCH_TOO_LARGE
     assert cluster.partition("small").values() == [b"1", b"3"]
+
+
+async def test_a_batch_that_no_topic_takes_fails_alone_and_names_the_limit(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record_limits, "HIGHEST_MAX_BATCH_BYTES", 3_000)
+    async with Producer(cluster.bootstrap()) as producer:
+        first = await producer.send_many("sea", [b"1"])
+        large = await producer.send_many("sea", [bytes(5_000)])
+        single = await producer.send("sea", bytes(5_000))
+        last = await producer.send_many("sea", [b"3"])
+        await asyncio.gather(first, last)
+        for delivery in (large, single):
+            with pytest.raises(
+                BatchTooLargeError, match=r"at most 3000 \(.*max_batch_bytes"
+            ) as caught:
+                await delivery
+            assert not caught.value.outcome_unknown
+        assert producer.free_bytes == 32 << 20
+    assert cluster.partition("sea").values() == [b"1", b"3"]
+
+
+async def test_batches_share_no_request_that_is_larger_than_a_broker_takes(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producer_module, "MAX_SHARED_REQUEST_BYTES", 2_500)
+    cluster.brokers[0].gate.clear()
+    async with Producer(cluster.bootstrap(), max_request_bytes=1 << 30) as producer:
+        sent = [await producer.send_many("sea", [bytes(1_000)]) for _ in range(5)]
+        cluster.brokers[0].gate.set()
+        await asyncio.gather(*sent)
+    requests = [cast(broker_pb2.ProduceRequest, r) for r in cluster.brokers[0].seen["produce"]]
+    assert max(request.ByteSize() for request in requests) <= 2_500
 
 
 async def test_delivery_is_given_up_in_time(cluster: FakeCluster) -> None:
