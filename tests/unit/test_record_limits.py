@@ -294,5 +294,5 @@ def test_producers_reject_what_brokers_would_before_they_send_it() -> None:
     with pytest.raises(TidelogError, match="max_header_name_bytes"):
         checked_headers([("n" * 1_025, b"")])
     with pytest.raises(TidelogError, match="max_key_bytes"):
-        RecordColumns([b"v"], [bytes(65_537)], 1).check()
+        next(RecordColumns([b"v"], [bytes(65_537)], 1).check_in_slices())
     assert MAX_BATCH_RECORDS <= LOWEST_MAX_BATCH_RECORDS

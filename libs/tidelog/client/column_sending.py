@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 from tidelog.client.buffer_budget import BufferBudget
 from tidelog.client.delivery import BatchReport, DeliveryFuture
+from tidelog.client.open_batches import MAX_BATCH_RECORDS
 from tidelog.client.outgoing_records import OutgoingRecords
 from tidelog.client.partitioner import partition_for_key
 from tidelog.client.record_columns import RecordColumns, cut, split_by_key
@@ -44,12 +46,15 @@ class ColumnSending:
         sizes = columns.sizes()
         admission.check_size(max(sizes, default=0))
         count = known.partitions
+        split: Iterable[tuple[int | None, RecordColumns] | None] = [(partition, columns)]
         if partition is None:
             split = split_by_key(columns, lambda key: partition_for_key(key, count))
-        else:
-            split = [(partition, columns)]
-        unsent_bytes = 0
-        for chosen, of_partition in split:
+        unsent_bytes = unsent_records = 0
+        for part in split:
+            if part is None:
+                await asyncio.sleep(0)
+                continue
+            chosen, of_partition = part
             if of_partition is not columns:
                 sizes = of_partition.sizes()
             for piece, size in cut(of_partition, sizes, self._batch_bytes):
@@ -71,7 +76,12 @@ class ColumnSending:
                     self._outgoing.add_batch(topic, known, chosen, encoded, size, deadline_ms)
                 )
                 unsent_bytes += size
-                if unsent_bytes >= admission.max_request_bytes:
-                    # A request is full: lets it go before the next is made.
-                    unsent_bytes = 0
+                unsent_records += encoded.record_count
+                if (
+                    unsent_bytes >= admission.max_request_bytes
+                    or unsent_records >= MAX_BATCH_RECORDS
+                ):
+                    # A request is full, or its records took long to encode: lets it go before the
+                    # next is made.
+                    unsent_bytes = unsent_records = 0
                     await asyncio.sleep(0)

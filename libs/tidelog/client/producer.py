@@ -353,12 +353,16 @@ class Producer:
             values, keys, self._clock.wall_ms() if timestamps_ms is None else timestamps_ms
         )
         check_place(topic, partition)
-        columns.check()
+        columns.check_shape()
         columns = columns.copied()
+        checks = columns.check_in_slices()
+        next(checks, None)
         batches: list[DeliveryFuture[BatchReport]] = []
         async with self._admission.turns.of(topic):
             # What was sealed before goes before more is made.
             await asyncio.sleep(0)
+            for _ in checks:
+                await asyncio.sleep(0)
             try:
                 await self._columns.send(topic, columns, partition, batches)
             except BaseException:

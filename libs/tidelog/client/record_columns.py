@@ -15,6 +15,8 @@ from tidelog.errors import ArgumentTypeError, InvalidArgumentError
 from tidelog.record_batch import Headers
 from tidelog.record_limits import check_header_count, check_header_names, check_key_size
 
+# So many records are checked or split before other tasks have their turn.
+SLICE_RECORDS = 4_096
 _MAX_TIMESTAMP_MS = (1 << 62) - 1
 _BYTES_OR_NONE = frozenset({bytes, type(None)})
 # They have a length and items, and are no column of records.
@@ -28,20 +30,30 @@ class RecordColumns(NamedTuple):
     keys: Sequence[bytes | None] | None
     timestamps_ms: Sequence[int] | int
 
-    def check(self) -> None:
-        """Raises `InvalidArgumentError` for what cannot be sent, `TidelogError` (INVALID_BATCH)
-        for a key beyond its limit."""
-        check_bytes("values", self.values)
+    def check_shape(self) -> None:
+        """Raises `InvalidArgumentError` for columns that do not go together."""
+        _check_sequence("values", self.values, "bytes")
         if self.keys is not None:
-            check_bytes("keys", self.keys)
+            _check_sequence("keys", self.keys, "bytes")
             _check_same_length("keys", self.keys, self.values)
-            check_key_size(max(_lengths(self.keys), default=0))
-        if isinstance(self.timestamps_ms, int):
-            check_timestamps((self.timestamps_ms,))
-        else:
+        if not isinstance(self.timestamps_ms, int):
             _check_sequence("timestamps_ms", self.timestamps_ms, "integers")
             _check_same_length("timestamps", self.timestamps_ms, self.values)
-            check_timestamps(self.timestamps_ms)
+
+    def check_in_slices(self) -> Iterator[None]:
+        """Raises `InvalidArgumentError` for what cannot be sent, `TidelogError` (INVALID_BATCH)
+        for a key beyond its limit. Yields where other tasks may have their turn."""
+        if isinstance(self.timestamps_ms, int):
+            check_timestamps((self.timestamps_ms,))
+        for first in range(0, len(self.values), SLICE_RECORDS):
+            values, keys, timestamps_ms = _slice(self, first, first + SLICE_RECORDS)
+            _check_bytes("values", values, first)
+            if keys is not None:
+                _check_bytes("keys", keys, first)
+                check_key_size(max(_lengths(keys), default=0))
+            if not isinstance(timestamps_ms, int):
+                check_timestamps(timestamps_ms)
+            yield
 
     def copied(self) -> RecordColumns:
         """Of lists or tuples, which the caller cannot change while the records wait for room."""
@@ -68,11 +80,11 @@ def check_place(topic: str, partition: int | None) -> None:
         integer("partition", partition)
 
 
-def check_bytes(name: str, column: Sequence[object]) -> None:
-    """Raises `ArgumentTypeError`, naming the first that is neither bytes nor None."""
-    _check_sequence(name, column, "bytes")
+def _check_bytes(name: str, column: Sequence[object], first: int) -> None:
+    """Raises `ArgumentTypeError`, naming the first that is neither bytes nor None. `first`: where
+    the column begins in the caller's."""
     if not _BYTES_OR_NONE.issuperset(map(type, column)):
-        for index, content in enumerate(column):
+        for index, content in enumerate(column, first):
             check_content(f"{name}[{index}]", content)
 
 
@@ -119,16 +131,22 @@ def checked_headers(headers: Headers) -> Headers:
 
 def split_by_key(
     columns: RecordColumns, partition_of: Callable[[bytes], int]
-) -> list[tuple[int | None, RecordColumns]]:
-    """The columns of each partition, in the records' order; None: those without a key."""
+) -> Iterator[tuple[int | None, RecordColumns] | None]:
+    """The columns of each partition, in the records' order; a partition of None: those without a
+    key. Yields None where other tasks may have their turn."""
     if columns.keys is None:
-        return [(None, columns)]
+        yield None, columns
+        return
     indexes: dict[int | None, list[int]] = {}
     for index, key in enumerate(columns.keys):
         indexes.setdefault(None if key is None else partition_of(key), []).append(index)
+        if index % SLICE_RECORDS == SLICE_RECORDS - 1:
+            yield None
     if len(indexes) == 1:
-        return [(next(iter(indexes)), columns)]
-    return [(partition, _pick(columns, chosen)) for partition, chosen in indexes.items()]
+        yield next(iter(indexes)), columns
+        return
+    for partition, chosen in indexes.items():
+        yield partition, _pick(columns, chosen)
 
 
 def cut(

@@ -6,7 +6,7 @@ import grpc
 import pytest
 
 from tidelog import record_limits
-from tidelog.client import BatchReport, Producer, accumulator, open_batches
+from tidelog.client import BatchReport, Producer, accumulator, open_batches, record_columns
 from tidelog.client import producer as producer_module
 from tidelog.errors import BatchTooLargeError, ErrorCode, TidelogError
 from tidelog.model import Acks, Codec
@@ -14,6 +14,7 @@ from tidelog.record_batch import check, decode
 from tidelog.rpc.status import UnreachableError
 from tidelog.v1 import broker_pb2
 from unit.client.fake_broker import FakeBroker, FakeCluster
+from unit.loop_turns import Turns
 
 FAST: dict[str, Any] = {"retry_backoff_ms": (5, 20), "linger_ms": 1}
 
@@ -196,6 +197,31 @@ async def test_batches_share_no_request_that_is_larger_than_a_broker_takes(
         await asyncio.gather(*sent)
     requests = [cast(broker_pb2.ProduceRequest, r) for r in cluster.brokers[0].seen["produce"]]
     assert max(request.ByteSize() for request in requests) <= 2_500
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+async def test_many_records_in_one_call_let_other_tasks_run(
+    cluster: FakeCluster, keyed: bool
+) -> None:
+    cluster.create("wide", [0, 1, 2])
+    count = 50_000
+    keys = [b"%d" % number for number in range(count)] if keyed else None
+    async with Producer(cluster.bootstrap(), linger_ms=0) as producer, Turns() as turns:
+        await producer.partitions_of("wide")
+        turns.taken()
+        # Empty values fill no request by their bytes.
+        sending = await producer.send_many("wide", [b""] * count, keys)
+        assert turns.taken() >= count // record_columns.SLICE_RECORDS * (2 if keyed else 1)
+        await sending
+
+
+async def test_a_long_call_keeps_its_place_before_a_later_one(cluster: FakeCluster) -> None:
+    async with Producer(cluster.bootstrap()) as producer:
+        long = asyncio.create_task(producer.send_many("sea", [b"1"] * 10_000))
+        await asyncio.sleep(0)
+        later = await producer.send("sea", b"2")
+        assert (await later).offset == 10_000
+        await (await long)
 
 
 async def test_delivery_is_given_up_in_time(cluster: FakeCluster) -> None:

@@ -11,7 +11,6 @@ from tidelog.client.metadata_cache import MetadataCache
 from tidelog.client.partitioner import StickyPartitioner, partition_for_key
 from tidelog.client.record_columns import (
     RecordColumns,
-    check_bytes,
     check_content,
     check_timestamps,
     checked_headers,
@@ -243,23 +242,31 @@ def test_empty_records_do_not_make_an_endless_batch() -> None:
 
 def test_records_are_split_by_key_in_their_order() -> None:
     columns = RecordColumns([b"1", b"2", b"3", b"4"], [b"a", None, b"b", b"a"], [1, 2, 3, 4])
-    split = dict(split_by_key(columns, lambda key: key[0]))
+    split = dict(part for part in split_by_key(columns, lambda key: key[0]) if part is not None)
     assert list(split[97].values) == [b"1", b"4"]
     assert list(split[98].values) == [b"3"]
     assert list(split[None].values) == [b"2"]
 
 
+def check_all(columns: RecordColumns) -> None:
+    columns.check_shape()
+    for _ in columns.check_in_slices():
+        pass
+
+
 @pytest.mark.parametrize("wrong", [["text"], [b"a", 3], [bytearray(b"a")], b"bytes", "text"])
 def test_values_that_are_no_bytes_are_a_type_error(wrong: Any) -> None:
     with pytest.raises(TypeError, match="bytes"):
-        check_bytes("values", wrong)
+        check_all(RecordColumns(wrong, None, 5))
 
 
 def test_a_key_or_a_value_that_is_no_bytes_is_named() -> None:
     with pytest.raises(TypeError, match=r"^key is str; it must be bytes or None"):
         check_content("key", "text")
     with pytest.raises(TypeError, match=r"^values\[1\] is int"):
-        check_bytes("values", [b"a", 3])
+        check_all(RecordColumns([b"a", 3], None, 5))  # type: ignore[list-item]
+    with pytest.raises(TypeError, match=r"^keys\[20000\] is str"):
+        check_all(RecordColumns([b"v"] * 20_001, [b"k"] * 20_000 + ["k"], 5))  # type: ignore[list-item]
 
 
 def test_wrong_timestamps_and_headers_are_refused() -> None:
