@@ -8,7 +8,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import ErrorCode, InvalidRequestError, TidelogError
 from tidelog.rpc.abort import abort
 from tidelog.rpc.channels import new_server, open_channel
 from tidelog.rpc.status import UnreachableError, from_status
@@ -68,3 +68,21 @@ async def test_a_host_name_without_an_address_is_unresolved() -> None:
     found = from_status(raised.value, "nobody.invalid:1")
     assert isinstance(found, UnreachableError)
     assert found.unresolved
+
+
+async def test_a_service_of_another_kind_is_named_as_one() -> None:
+    server = new_server()
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    address = f"127.0.0.1:{port}"
+    try:
+        async with open_channel(address) as channel:
+            call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(METHOD)
+            with pytest.raises(grpc.aio.AioRpcError) as raised:
+                await call(b"", timeout=5)
+    finally:
+        await server.stop(None)
+    found = from_status(raised.value, address)
+    assert isinstance(found, InvalidRequestError)
+    assert f"{address} does not know the request" in found.message
+    assert "name a broker's address" in found.message

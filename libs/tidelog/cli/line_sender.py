@@ -16,6 +16,9 @@ from tidelog.errors import ErrorCode, TidelogError
 BULK_LINES = 32
 # Lines that are sent, and reported if they fail, as one.
 MAX_BULK_LINES = 10_000
+# A longer line is sent by itself, with its chunk's others: its topic may not take it, and the line is
+# to be named.
+LARGE_LINE_BYTES = (1 << 20) - 1_024
 # Lines without an answer yet. The producer bounds their bytes; this bounds their number,
 # because the shortest lines cost the most beside their bytes.
 MAX_LINES_IN_FLIGHT = 100_000
@@ -36,6 +39,10 @@ class LineProducer(Protocol):
         *,
         partition: int | None,
     ) -> BatchDelivery: ...
+
+
+def _is_large(record: KeyedValue) -> bool:
+    return len(record.value) > LARGE_LINE_BYTES
 
 
 class LineSender:
@@ -60,7 +67,8 @@ class LineSender:
         for start in range(0, len(lines), MAX_BULK_LINES):
             numbers, records = self._sendable(lines[start : start + MAX_BULK_LINES])
             await self._wait_for(lambda: self._tally.in_flight < MAX_LINES_IN_FLIGHT)
-            if len(records) < BULK_LINES or not await self._send_bulk(numbers, records):
+            in_bulk = len(records) >= BULK_LINES and not any(map(_is_large, records))
+            if not in_bulk or not await self._send_bulk(numbers, records):
                 await self._send_singly(numbers, records)
 
     async def settled(self) -> None:

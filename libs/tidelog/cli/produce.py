@@ -26,6 +26,7 @@ from tidelog.cli.session import (
 )
 from tidelog.errors import unknown_partition
 from tidelog.model import MAX_INT32, Acks, Codec
+from tidelog.record_limits import HIGHEST_MAX_BATCH_BYTES
 
 if TYPE_CHECKING:
     from tidelog.cli.line_sender import LineSender
@@ -195,7 +196,12 @@ def produce(
 
 async def _producer(session: Session, request: ProduceRequest) -> Producer:
     try:
-        return await session.producer(acks=request.acks, **request.settings)
+        return await session.producer(
+            acks=request.acks,
+            # The topic's max_batch_bytes decides what is too large.
+            max_request_bytes=HIGHEST_MAX_BATCH_BYTES,
+            **request.settings,
+        )
     except ValueError as error:
         raise UsageError(str(error)) from error
 

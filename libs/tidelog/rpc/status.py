@@ -26,7 +26,6 @@ _REFUSED = frozenset(
         grpc.StatusCode.INVALID_ARGUMENT,
         grpc.StatusCode.FAILED_PRECONDITION,
         grpc.StatusCode.OUT_OF_RANGE,
-        grpc.StatusCode.UNIMPLEMENTED,
         grpc.StatusCode.RESOURCE_EXHAUSTED,
         grpc.StatusCode.PERMISSION_DENIED,
         grpc.StatusCode.UNAUTHENTICATED,
@@ -59,6 +58,12 @@ def from_status(error: grpc.aio.AioRpcError, address: str) -> UnreachableError |
         return TidelogError(
             ErrorCode.TOO_MANY_REQUESTS,
             f"{address} answers as many requests as it takes at once; try again in a moment",
+        )
+    if status is grpc.StatusCode.UNIMPLEMENTED:
+        return TidelogError(
+            ErrorCode.INVALID_REQUEST,
+            f"{address} does not know the request ({said}): it is another kind of service, or an "
+            "older release; name a broker's address, as tidelog cluster describe lists them",
         )
     if status in _REFUSED:
         return TidelogError(ErrorCode.INVALID_REQUEST, f"{address} refused the request: {said}")

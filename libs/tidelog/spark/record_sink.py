@@ -18,6 +18,7 @@ from tidelog.client.sequences import Identity
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Codec, TopicPartition
 from tidelog.record_batch import Headers
+from tidelog.record_limits import HIGHEST_MAX_BATCH_BYTES
 from tidelog.spark.sink_positions import (
     SinkTask,
     fewer_partitions,
@@ -161,6 +162,8 @@ class RecordSink:
                 self._bootstrap,
                 identity=self._identity,
                 codec=self._codec,
+                # The topic's max_batch_bytes decides what is too large.
+                max_request_bytes=HIGHEST_MAX_BATCH_BYTES,
                 on_delivery=self._delivered,
                 connections=self._connections,
             )

@@ -11,6 +11,7 @@ from tidelog.client.admin_api import AdminApi
 from tidelog.client.connections import BrokerApi, Connections, GrpcConnections
 from tidelog.client.published_events import Published, published
 from tidelog.model import Acks
+from tidelog.record_limits import HIGHEST_MAX_BATCH_BYTES
 from tidelog.state_changes.life import TraceScope
 
 # What a request does not wait for is given up soon after the longest of them.
@@ -50,7 +51,13 @@ class RecordClients:
         await self._connections.close()
 
     def producer(self, acks: Acks) -> Producer:
-        return Producer(self._bootstrap, acks=acks, delivery_timeout_ms=DELIVERY_TIMEOUT_MS)
+        return Producer(
+            self._bootstrap,
+            acks=acks,
+            delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
+            # The topic's max_batch_bytes decides what is too large.
+            max_request_bytes=HIGHEST_MAX_BATCH_BYTES,
+        )
 
     def consumer(self, timeout_ms: int) -> Consumer:
         """`timeout_ms`: for leaders to tell where their logs begin and end."""

@@ -95,6 +95,13 @@ def test_a_line_that_is_too_large_is_named_and_the_others_are_sent(commands: Com
     assert commands.values("sea") == [b"small"]
 
 
+def test_a_line_is_as_large_as_its_topic_takes(commands: Commands) -> None:
+    commands.cluster.topics["sea"].config["max_batch_bytes"] = str(4 << 20)
+    line = "x" * (3 << 20)
+    assert commands.run("produce", "sea", input_=line).exit_code == ExitStatus.DONE
+    assert commands.values("sea") == [line.encode()]
+
+
 def test_one_that_is_too_large_among_many_is_found(commands: Commands) -> None:
     lines = ["small"] * 50 + ["x" * (2 << 20)] + ["small"] * 50
     result = commands.run("produce", "sea", input_="\n".join(lines))

@@ -18,6 +18,7 @@ from tidelog.inspection.model import Explanation, Scope, ServiceState, StateRequ
 from tidelog.model import Batch, LeaderHint, TopicPartition
 from tidelog.record_batch import decode
 from tidelog.rpc.channels import new_server
+from tidelog.rpc.detached_records import AnyProduce, DetachedProduce
 from tidelog.rpc.trace_context import trace_id_of
 from tidelog.rpc.wire import batch_from_wire, batch_to_wire, error_to_wire
 from tidelog.v1 import (
@@ -189,6 +190,15 @@ class NotInspected:
         raise NotImplementedError
 
 
+def attached(request: AnyProduce) -> broker_pb2.ProduceRequest:
+    """With the records of its large batches in their places."""
+    if not isinstance(request, DetachedProduce):
+        return request
+    for (partition, batch), records in request.records.items():
+        request.message.partitions[partition].batches[batch].records = bytes(records)
+    return request.message
+
+
 class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
     """`script[rpc]` holds what goes wrong with the next calls, one after another;
     `seen[rpc]` every request. `metadata_of` replaces what this broker tells (stale, or
@@ -233,8 +243,9 @@ class FakeBroker(broker_pb2_grpc.BrokerServiceServicer):
             self._server = None
 
     async def Produce(  # noqa: N802
-        self, request: broker_pb2.ProduceRequest, context: ServicerContext
+        self, received: AnyProduce, context: ServicerContext
     ) -> broker_pb2.ProduceResponse:
+        request = attached(received)
         self.seen["produce"].append(request)
         self.traces["produce"].append(trace_id_of(context.invocation_metadata()))
         scripted = self._next("produce")

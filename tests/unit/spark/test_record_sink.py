@@ -60,6 +60,12 @@ async def test_each_micro_batch_is_written_after_the_one_before(cluster: FakeClu
     assert values(cluster) == numbers(20)
 
 
+async def test_a_record_is_as_large_as_its_topic_takes(cluster: FakeCluster) -> None:
+    cluster.topics["sea"].config["max_batch_bytes"] = str(4 << 20)
+    assert await written(sink_of(cluster, 0), rows([bytes(3 << 20)])) == Tally(1, 0)
+    assert values(cluster) == [bytes(3 << 20)]
+
+
 async def test_one_that_is_repeated_writes_nothing_twice(cluster: FakeCluster) -> None:
     await written(sink_of(cluster, 0), rows(numbers(10)))
     await written(sink_of(cluster, 1), rows(numbers(10, 10)))
