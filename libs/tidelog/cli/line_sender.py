@@ -16,8 +16,7 @@ from tidelog.errors import ErrorCode, TidelogError
 BULK_LINES = 32
 # Lines that are sent, and reported if they fail, as one.
 MAX_BULK_LINES = 10_000
-# A longer line is sent by itself, with its chunk's others: its topic may not take it, and the line is
-# to be named.
+# With a longer line, which its topic may not take, lines are sent one by one: an error names it.
 LARGE_LINE_BYTES = (1 << 20) - 1_024
 # Lines without an answer yet. The producer bounds their bytes; this bounds their number,
 # because the shortest lines cost the most beside their bytes.
