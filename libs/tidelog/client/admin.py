@@ -60,7 +60,7 @@ from tidelog.client.sequences import Identity
 from tidelog.client.topic_details import TopicQuestions
 from tidelog.errors import ErrorCode, TidelogError, UnknownTopicError, unknown_topic
 from tidelog.model import TopicPartition
-from tidelog.rpc.status import UnreachableError
+from tidelog.rpc.status import UnknownMethodError, UnreachableError
 from tidelog.rpc.trace_context import of_request
 from tidelog.rpc.wire import error_from_wire
 from tidelog.state_changes.topic import is_internal
@@ -206,7 +206,7 @@ class Admin(TopicRequests, TopicQuestions, OperationRequests, BrokerRequests):
             attempt += 1
             # One broker after another, never two at once: each call is a new epoch.
             addresses = self._metadata.candidates()
-            unresolved = 0
+            unresolved = unknown = 0
             for asked, address in enumerate(addresses):
                 # A silent broker costs its part of the time that is left.
                 left_ms = max(give_up_ms - self._clock.monotonic_ms(), 0)
@@ -218,6 +218,11 @@ class Admin(TopicRequests, TopicQuestions, OperationRequests, BrokerRequests):
                 except UnreachableError as error:
                     problem = str(error)
                     unresolved += error.unresolved
+                except UnknownMethodError as error:
+                    problem = error.message
+                    unknown += 1
+                    if unknown == len(addresses):
+                        raise
                 except TidelogError as error:
                     if not error.retriable:
                         raise

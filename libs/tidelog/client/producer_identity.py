@@ -21,7 +21,7 @@ from tidelog.client.retry import Backoff, Leader
 from tidelog.client.sequences import Identity, sequence_after
 from tidelog.errors import STALE_METADATA, ErrorCode, TidelogError
 from tidelog.model import TopicPartition
-from tidelog.rpc.status import UnreachableError
+from tidelog.rpc.status import UnknownMethodError, UnreachableError
 
 
 class GivenIdentity:
@@ -105,11 +105,19 @@ class ProducerIdentity:
         # holder that the call before it made.
         failures = 0
         while self._accumulator.wants_identity():
-            for address in self._metadata.candidates():
+            addresses = self._metadata.candidates()
+            unknown = 0
+            for address in addresses:
                 try:
                     identity = await init_producer_id(self._connections.broker(address), self._name)
                 except UnreachableError as error:
                     failure = TidelogError(ErrorCode.REQUEST_TIMED_OUT, str(error))
+                except UnknownMethodError as error:
+                    # One wrong address among the bootstrap addresses is passed over.
+                    unknown += 1
+                    if unknown < len(addresses):
+                        continue
+                    failure = error
                 except TidelogError as error:
                     failure = error
                 except Exception as error:  # told to whoever waits for the id

@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 from google.rpc import error_details_pb2, status_pb2
 
-from tidelog.errors import ErrorCode, TidelogError
+from tidelog.errors import ErrorCode, InvalidRequestError, TidelogError
 
 ERROR_DOMAIN = "tidelog"
 # What gRPC itself says for a server with `maximum_concurrent_rpcs`.
@@ -45,6 +45,13 @@ class UnreachableError(Exception):
         self.unresolved = unresolved
 
 
+class UnknownMethodError(InvalidRequestError):
+    """The server has no such method; another address may have it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.INVALID_REQUEST, message)
+
+
 def from_status(error: grpc.aio.AioRpcError, address: str) -> UnreachableError | TidelogError:
     """What a failed call means: the service's own error where it gave one; else
     UnreachableError for UNAVAILABLE, DEADLINE_EXCEEDED and CANCELLED, INVALID_REQUEST for
@@ -60,8 +67,7 @@ def from_status(error: grpc.aio.AioRpcError, address: str) -> UnreachableError |
             f"{address} answers as many requests as it takes at once; try again in a moment",
         )
     if status is grpc.StatusCode.UNIMPLEMENTED:
-        return TidelogError(
-            ErrorCode.INVALID_REQUEST,
+        return UnknownMethodError(
             f"{address} does not know the request ({said}): it is another kind of service, or an "
             "older release; name a broker's address, as tidelog cluster describe lists them",
         )
