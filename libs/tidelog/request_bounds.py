@@ -153,7 +153,7 @@ def check_entries(field: str, count: int) -> None:
     if count > limit:
         raise TidelogError(
             ErrorCode.INVALID_REQUEST,
-            f"{_short(field)} has {count} entries; a request has at most {limit}: send several",
+            f"{_short(field)} has {count} entries; a request has at most {limit}: send fewer",
         )
 
 

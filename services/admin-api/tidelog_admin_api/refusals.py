@@ -121,7 +121,7 @@ def _message(error: Mapping[str, Any]) -> str:
     if error["type"] == "too_long":
         return (
             f"it has {len(error['input'])} entries; a request has at most "
-            f"{error['ctx']['max_length']}: send several"
+            f"{error['ctx']['max_length']}: send fewer"
         )
     message = str(error["msg"]).removeprefix("Value error, ")
     return message[:1].lower() + message[1:]
