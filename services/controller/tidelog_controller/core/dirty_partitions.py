@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable
+from itertools import chain
 
 from tidelog.model import TopicPartition
 from tidelog_controller.control.descriptions import Descriptions
@@ -57,6 +58,9 @@ class DirtyPartitions:
         # Insertion order, not that of a set: equal events give equal commands. The value
         # says whether the last write met a change by another.
         self._dirty: dict[TopicPartition, bool] = {}
+        # Partitions of a change to many, taken from `_later`; none of them is in `_dirty`. They
+        # come after those, so that no election waits for the deletion of a large topic.
+        self._bulk: dict[TopicPartition, bool] = {}
         self._later = LazyTouches(context)
         # Those whose unclean election waits for the watch, with the revision that it waits for;
         # and how far it was when they were looked at last.
@@ -66,6 +70,7 @@ class DirtyPartitions:
     def touch(self, partitions: Iterable[TopicPartition]) -> None:
         for partition in partitions:
             self._dirty.setdefault(partition, False)
+            self._bulk.pop(partition, None)
 
     def touch_many(self, partitions: Collection[TopicPartition]) -> None:
         """Those beyond one step's part follow with the next ones."""
@@ -98,6 +103,7 @@ class DirtyPartitions:
         """A refused batch is judged again whole; those that had changed, by themselves."""
         for write in writes:
             held = self._context.partition(write.partition)
+            self._bulk.pop(write.partition, None)
             self._dirty[write.partition] = (held.revision if held else 0) != write.expected
             self._pace.refused(write)
 
@@ -114,14 +120,14 @@ class DirtyPartitions:
 
         One batch holds partitions that conflicted before, or others, but not both: one
         conflict does not hold up the rest. New partitions share one topic."""
-        self.touch(self._later.take())
+        self._take_later()
         self.touch(self._watched())
         writes: list[PartitionWrite] = []
         settled: list[TopicPartition] = []
         kind: tuple[bool, str | None] | None = None
         size = judged = 0
         is_last = not self._later
-        for partition, contended in self._dirty.items():
+        for partition, contended in chain(self._dirty.items(), self._bulk.items()):
             if self._transactions.writes(partition):
                 continue
             if size == MAX_TRANSACTION_CHANGES or judged == MAX_JUDGED_PER_BATCH:
@@ -150,13 +156,19 @@ class DirtyPartitions:
             else:
                 is_last = False
         for partition in settled:
-            del self._dirty[partition]
+            self._dirty.pop(partition, None)
+            self._bulk.pop(partition, None)
         if kind is None:
             return None, is_last
         guard = None
         if kind[1] is not None:
             guard = TopicGuard(kind[1], self._context.topics[kind[1]].create_revision)
         return PartitionBatch(tuple(writes), guard), is_last
+
+    def _take_later(self) -> None:
+        if len(self._bulk) < MAX_TAKEN_PER_STEP:
+            taken = (partition for partition in self._later.take() if partition not in self._dirty)
+            self._bulk.update(dict.fromkeys(taken, False))
 
     def _next_write(self, partition: TopicPartition) -> PartitionWrite | None:
         held = self._context.partition(partition)

@@ -28,13 +28,14 @@ class _Source(NamedTuple):
 
 class LazyTouches:
     """What is touched again before it was taken is taken once. Those that have waited go first,
-    so that however often a topic is touched, its last partitions get their turn."""
+    so that however often a topic is touched, its last partitions get their turn. Sources take
+    turns: a small topic does not wait for a large one."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._numbers: dict[_Source, deque[int]] = {}
         self._names: dict[_Source, deque[TopicPartition]] = {}
-        self._sources: dict[_Source, None] = {}  # in their order
+        self._sources: dict[_Source, None] = {}  # in the order of their turns
 
     def __bool__(self) -> bool:
         return bool(self._sources)
@@ -63,6 +64,7 @@ class LazyTouches:
         return taken
 
     def _next(self, source: _Source) -> TopicPartition:
+        del self._sources[source]
         if source.topic is not None:
             numbers = self._numbers[source]
             name, is_last = TopicPartition(source.topic, numbers.popleft()), not numbers
@@ -70,9 +72,10 @@ class LazyTouches:
             names = self._names[source]
             name, is_last = names.popleft(), not names
         if is_last:
-            del self._sources[source]
             self._numbers.pop(source, None)
             self._names.pop(source, None)
+        else:
+            self._sources[source] = None
         return name
 
     def _leads(self, broker_id: int, name: TopicPartition) -> bool:

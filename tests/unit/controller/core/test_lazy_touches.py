@@ -62,12 +62,12 @@ def test_what_is_touched_again_is_taken_once_and_what_waited_goes_first() -> Non
     assert taken(touches) == [[2, 3], [4, 0], [1]]
 
 
-def test_what_was_touched_first_is_taken_first() -> None:
+def test_a_small_topic_does_not_wait_for_a_large_one() -> None:
     touches = LazyTouches(Context(KEYS))
     touches.add_numbers("t", (0, 1))
     touches.add([name(7, "u")])
     touches.add_numbers("t", (2,))
-    assert taken(touches) == [[0, 1], [2, 7]]
+    assert taken(touches) == [[0, 7], [1, 2]]
 
 
 def test_of_a_brokers_partitions_those_are_taken_that_it_leads_then() -> None:

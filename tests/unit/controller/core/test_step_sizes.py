@@ -18,10 +18,10 @@ from tidelog_controller.core.reconcile import next_write
 from tidelog_controller.policies.reassignment import min_isr_in_force
 from tidelog_controller.requests import topic_config_admin
 from tidelog_controller.state.admin_requests import SetMaintenance
-from tidelog_controller.state.commands import Transact
-from tidelog_controller.state.events import CreateTopic, Tick, Transacted
+from tidelog_controller.state.commands import Command, Transact
+from tidelog_controller.state.events import CreateTopic, Event, StoreChanged, Tick, Transacted
 from tidelog_runtime.metadata.store import MAX_TRANSACTION_CHANGES
-from unit.controller.driver import WALL_MS, Driver
+from unit.controller.driver import KEYS, WALL_MS, Driver
 
 BATCHES = 4
 PARTITIONS = BATCHES * MAX_TRANSACTION_CHANGES
@@ -146,3 +146,30 @@ def test_a_step_checks_the_min_isr_in_force_of_only_so_many_partitions(
     assert {state.min_isr for state in driver.states()} == {1}
     assert sum(checked) >= 50
     assert max(checked) <= 10
+
+
+def test_an_election_does_not_wait_for_the_deletion_of_a_large_topic(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    driver = _with_brokers()
+    driver.create_topic("u", 1, 2)
+    driver.create_topic("t", 5 * MAX_TAKEN_PER_STEP, 1)
+    handle = driver.controller.handle
+    written: list[set[str]] = []
+
+    def handled(event: Event, now_ms: int, wall_ms: int) -> list[Command]:
+        out = handle(event, now_ms, wall_ms)
+        batches = [command for command in out if isinstance(command, Transact)]
+        written.extend({change.key for change in batch.transaction.changes} for batch in batches)
+        if batches and len(written) == BATCHES:
+            driver.kill_broker(driver.state(topic="u").leader)
+            changes = tuple(driver.store.unseen)
+            driver.store.unseen.clear()
+            out += handled(StoreChanged(changes), now_ms, wall_ms)
+        return out
+
+    monkeypatch.setattr(driver.controller, "handle", handled)
+    driver.delete_topic("t")
+    key = KEYS.leader_and_isr(TopicPartition("u", 0))
+    (elected, *_) = [number for number, keys in enumerate(written) if key in keys]
+    assert elected <= BATCHES + 1
