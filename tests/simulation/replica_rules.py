@@ -184,7 +184,7 @@ class ReplicaRules:
     def _joined(self, partition: PartitionId, member: Member) -> None:
         """The store has taken a new member, or deletes the replicas beside it: it holds all that
         is committed. What an unclean election gives up shows when its leader begins to lead."""
-        if self._store.has_lost_data_since(member, partition):
+        if self._store.has_lost_data_since(member, partition) or self._store.is_superseded(member):
             return
         written = self._store.partitions.get(partition)
         known = self.committed_of(partition)
