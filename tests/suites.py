@@ -62,12 +62,12 @@ class Outcome:
 
 
 SUITES = (
-    Suite("unit", budget_seconds=300, on_all_cores=True),
+    Suite("unit", budget_seconds=340, on_all_cores=True),
     Suite("model", budget_seconds=120, on_all_cores=True),
-    Suite("simulation", budget_seconds=500, on_all_cores=True),
+    Suite("simulation", budget_seconds=560, on_all_cores=True),
     Suite(
         "integration",
-        budget_seconds=900,
+        budget_seconds=980,
         by_file=2,
         beside=(
             Suite("contract", budget_seconds=20),
@@ -77,7 +77,7 @@ SUITES = (
     ),
     Suite("spark", budget_seconds=460, needs=("java", "prometheus"), by_file=2),
     Suite("pipeline", budget_seconds=700, needs=("java",), by_file=2),
-    Suite("console", budget_seconds=360, needs=("chromium",), by_file=2),
+    Suite("console", budget_seconds=500, needs=("chromium",), by_file=2),
 )
 
 

@@ -15,12 +15,15 @@ FEW_CONNECTIONS = 24
 def without_open_files(pid: int, address: str) -> Iterator[int]:
     """Yields the limit; at the end it is raised, as `explain` suggests for a process that runs."""
     before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-    limit = len(list(Path(f"/proc/{pid}/fd").iterdir())) + FEW_CONNECTIONS
+    open_ones = [int(path.name) for path in Path(f"/proc/{pid}/fd").iterdir()]
+    # The limit is on their numbers, and lower ones than the highest may be free.
+    limit = max(open_ones) + 1 + FEW_CONNECTIONS
     host, _, port = address.rpartition(":")
     with ExitStack() as connections:
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (limit, before[1]))
         try:
-            for _ in range(FEW_CONNECTIONS):
+            # So many more wait, and take the place of each that the process closes meanwhile.
+            for _ in range(limit - len(open_ones) + FEW_CONNECTIONS):
                 connections.enter_context(socket.create_connection((host, int(port))))
             yield limit
         finally:

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 import longest_first
+from integration.clusters import running_cluster
 from spark.running import Running, running
 from spark.session import local_spark
+from tidelog_runtime.local.cluster import LocalCluster
 
 ROOT = Path(__file__).parents[2]
 # A test's own functions run in workers, too, which import its module.
 LIBRARIES = os.pathsep.join(str(ROOT / name) for name in ("libs", "tests"))
+
+# `Running.cut` loses what no disk knows of, however long ago it was written.
+NEVER_SYNCED = {"flush_interval_ms": 3_600_000, "checkpoint_interval_ms": 3_600_000}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -30,7 +36,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """Three brokers; a test that kills one starts it again."""
-    with running(tmp_path_factory.mktemp("cluster")) as started:
+
+    def start(directory: Path) -> AbstractAsyncContextManager[LocalCluster]:
+        return running_cluster(directory, broker_config=NEVER_SYNCED)
+
+    with running(tmp_path_factory.mktemp("cluster"), start) as started:
         yield started
 
 
