@@ -22,6 +22,7 @@ from tidelog.record_limits import (
 UNLIMITED = -1
 # What the 64 bits hold that other languages read it into.
 _MAX_NUMBER = 2**63 - 1
+_MAX_DIGITS = len(str(_MAX_NUMBER))
 
 _LimitOrUnlimited = Annotated[int, Field(ge=UNLIMITED, le=_MAX_NUMBER)]
 
@@ -142,6 +143,16 @@ class TopicConfig(BaseModel):
                 f"topic configuration {key}={config[key]!r} is not valid: {first['msg']}; "
                 f"{cls.model_fields[key].description}",
             ) from None
+
+    @classmethod
+    def parse_stored(cls, config: Mapping[str, str]) -> TopicConfig:
+        """As `parse`; a number beyond 64 bits, which former releases took, is the largest one."""
+        return cls.parse({key: _within_64_bits(value) for key, value in config.items()})
+
+
+def _within_64_bits(value: str) -> str:
+    is_beyond = value.isdecimal() and (len(value) > _MAX_DIGITS or int(value) > _MAX_NUMBER)
+    return str(_MAX_NUMBER) if is_beyond else value
 
 
 def _as_text(value: str | int | bool | None) -> str:

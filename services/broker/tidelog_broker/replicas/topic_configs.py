@@ -61,7 +61,7 @@ class TopicConfigs:
     def _parse(self, topic: str, given: Mapping[str, str]) -> TopicConfig:
         known = self._parsed.get(topic)
         if known is None or known.given != given:
-            known = self._parsed[topic] = _Parsed(dict(given), TopicConfig.parse(given))
+            known = self._parsed[topic] = _Parsed(dict(given), TopicConfig.parse_stored(given))
         return known.config
 
     def seen(

@@ -55,7 +55,7 @@ class Topic(NamedTuple):
     def of(cls, entry: TopicEntry, create_revision: int, revision: int) -> Self:
         """Raises ValueError for a configuration that no topic has."""
         try:
-            config = TopicConfig.parse(entry.config)
+            config = TopicConfig.parse_stored(entry.config)
         except TidelogError as error:
             raise ValueError(error.message) from error
         rules = ElectionRules(
