@@ -60,7 +60,8 @@ def check_config(config: Mapping[str, str], replication_factor: int) -> None:
 
 def check_config_change(before: Mapping[str, str], after: Mapping[str, str]) -> None:
     """Both checked by themselves already."""
-    was, becomes = TopicConfig.parse(before).durability, TopicConfig.parse(after).durability
+    was = TopicConfig.parse_stored(before).durability
+    becomes = TopicConfig.parse(after).durability
     if (was, becomes) == ("replicated", "synced"):
         # A member that lost power before it had synced what it counted for would be elected as
         # though it had.

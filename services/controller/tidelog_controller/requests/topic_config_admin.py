@@ -241,7 +241,7 @@ def _wanted(request: AlterTopicConfig, topic: Topic) -> Mapping[str, str]:
 
 def config_changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[ConfigChange, ...]:
     """What is in force before and after, by key, where that differs."""
-    old, new = TopicConfig.parse(before).as_text(), TopicConfig.parse(after).as_text()
+    old, new = TopicConfig.parse_stored(before).as_text(), TopicConfig.parse(after).as_text()
     return tuple(
         ConfigChange(key, old[key], new[key]) for key in sorted(old) if old[key] != new[key]
     )

@@ -7,9 +7,11 @@ from tidelog.request_bounds import check_topic_name
 from tidelog_controller.policies.topics import (
     beginning_beyond,
     check_config,
+    check_config_change,
     check_partitions,
     check_replication_factor,
 )
+from tidelog_controller.requests.topic_config_admin import config_changes
 from tidelog_runtime.metadata.schema import TopicEntry
 
 
@@ -86,3 +88,10 @@ def test_added_partitions_never_begin_earlier_than_was_said() -> None:
     entry = TopicEntry("i", 2, 3, first_leader_epoch=8)
     assert beginning_beyond(entry, [7]) == entry
     assert beginning_beyond(entry, []) == entry
+
+
+def test_a_stored_number_of_a_former_release_can_be_changed() -> None:
+    former = {"retention_ms": "1" + 30 * "0"}
+    check_config_change(former, {"retention_ms": "5"})
+    (change,) = config_changes(former, {"retention_ms": "5"})
+    assert change == ("retention_ms", str(2**63 - 1), "5")
