@@ -6,6 +6,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# An active controller that could open no file for so long hands over to a standby that can. Longer
+# than a burst of connections lasts.
+HAND_OVER_AFTER_MS = 10_000
+
 
 @dataclass(frozen=True, slots=True)
 class ResourcePressure:

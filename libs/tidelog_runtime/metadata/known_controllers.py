@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 
 from tidelog.inspection.model import MissingController
 from tidelog_runtime.metadata.broker_directories import known_fields
-from tidelog_runtime.metadata.store import KeyValue
+from tidelog_runtime.metadata.entries_by_id import EntriesById
 
 # How often a controller that runs writes its key again.
 SEEN_INTERVAL_SECONDS = 3_600
@@ -48,25 +47,11 @@ def decode_known_controller(value: bytes) -> KnownController:
     return KnownController(**known_fields(KnownController, raw))
 
 
-class PastControllers:
-    """Those that have run lately, whether or not they run now, as changes of keys tell."""
+class PastControllers(EntriesById[KnownController]):
+    """Those that have run lately, whether or not they run now, as changes of keys report."""
 
     def __init__(self, prefix: str) -> None:
-        self._prefix = prefix
-        self._past: dict[int, KnownController] = {}
-
-    def clear(self) -> None:
-        self._past.clear()
-
-    def take(self, key: str, item: KeyValue | None) -> None:
-        """Of another key, or what no controller has written, nothing."""
-        number = key.removeprefix(self._prefix)
-        if number == key or not number.isdecimal():
-            return
-        self._past.pop(int(number), None)
-        if item is not None:
-            with suppress(ValueError, TypeError):
-                self._past[int(number)] = decode_known_controller(item.value)
+        super().__init__(prefix, decode_known_controller)
 
     def missing(self, registered: Container[int], now_ms: int) -> tuple[MissingController, ...]:
         """Those that are not registered, ordered by id."""
@@ -79,6 +64,6 @@ class PastControllers:
                 past.fault,
                 past.fault_at_ms,
             )
-            for controller_id, past in sorted(self._past.items())
+            for controller_id, past in sorted(self._entries.items())
             if controller_id not in registered and past.is_missed(now_ms)
         )

@@ -6,12 +6,11 @@ with the process."""
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from dataclasses import asdict
 
 from tidelog.inspection.controllers import WaitingController
 from tidelog_runtime.metadata.broker_directories import known_fields
-from tidelog_runtime.metadata.store import KeyValue
+from tidelog_runtime.metadata.entries_by_id import EntriesById
 
 
 def encode_waiting_controller(waiting: WaitingController) -> bytes:
@@ -26,26 +25,12 @@ def decode_waiting_controller(value: bytes) -> WaitingController:
     return WaitingController(**known_fields(WaitingController, raw))
 
 
-class WaitingControllers:
+class WaitingControllers(EntriesById[WaitingController]):
     """As changes of the keys under `prefix` report them."""
 
     def __init__(self, prefix: str) -> None:
-        self._prefix = prefix
-        self._waiting: dict[int, WaitingController] = {}
-
-    def clear(self) -> None:
-        self._waiting.clear()
-
-    def take(self, key: str, item: KeyValue | None) -> None:
-        """Ignores other keys, and what no controller has written."""
-        number = key.removeprefix(self._prefix)
-        if number == key or not number.isdecimal():
-            return
-        self._waiting.pop(int(number), None)
-        if item is not None:
-            with suppress(ValueError, TypeError):
-                self._waiting[int(number)] = decode_waiting_controller(item.value)
+        super().__init__(prefix, decode_waiting_controller)
 
     def described(self) -> tuple[WaitingController, ...]:
         """Ordered by id."""
-        return tuple(waiting for _, waiting in sorted(self._waiting.items()))
+        return tuple(waiting for _, waiting in sorted(self._entries.items()))

@@ -11,15 +11,17 @@ from tidelog.inspection.explain.resources import FILES, MEMORY, has_no_files_lef
 from tidelog.inspection.explain.words import listed
 from tidelog.inspection.gateways import ALIVE, AnnouncedGateway, known_gateways, state_of
 from tidelog.inspection.model import Finding
-from tidelog.inspection.pressures import ControllerPressure, ResourcePressure
+from tidelog.inspection.pressures import (
+    HAND_OVER_AFTER_MS,
+    ControllerPressure,
+    ResourcePressure,
+)
 
 _ACTIVE_WITHOUT_FILES = (
     "it is active and still works: it keeps its lease and its open connections, and elects leaders "
     "over these; what needs a new connection to it or from it fails (topics, operations, brokers "
     "that start)"
 )
-# As the controller does: `file_exhaustion.HAND_OVER_AFTER_MS`.
-HANDS_OVER_AFTER_SECONDS = 10
 _ACTIVE_SILENT = "it is active, and cannot be asked in time"
 
 
@@ -76,7 +78,7 @@ def _hand_over(view: ClusterView) -> str:
         return "no other controller can take over"
     return (
         f"it hands over to a standby ({listed(f'controller {b}' for b in others)}) once it could "
-        f"open no file for {HANDS_OVER_AFTER_SECONDS} s"
+        f"open no file for {HAND_OVER_AFTER_MS // 1_000} s"
     )
 
 

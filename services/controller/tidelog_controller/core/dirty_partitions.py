@@ -26,8 +26,8 @@ from tidelog_runtime.metadata.store import MAX_TRANSACTION_CHANGES
 # So many are judged for one batch, whether they need a write or not, or go into another one, as
 # new partitions of many topics do: a few milliseconds.
 MAX_JUDGED_PER_BATCH = 2 * MAX_TRANSACTION_CHANGES
-# Of partitions that come or go, which cost each service that watches them more than an election,
-# and for which nobody waits in need: a batch of them keeps no event loop for long.
+# Of partitions that are created or removed, which cost each service that watches them more than an
+# election, and are less urgent: a batch of them keeps no event loop for long.
 MAX_CREATED_OR_REMOVED_PER_BATCH = 48
 
 

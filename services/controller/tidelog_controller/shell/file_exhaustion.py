@@ -6,14 +6,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from tidelog.inspection.pressures import Pressing
+from tidelog.inspection.pressures import HAND_OVER_AFTER_MS, Pressing
 from tidelog_controller.shell.controller_roster import ControllerRoster
 from tidelog_runtime.clock import Clock
 from tidelog_runtime.pressure.judging import OPEN_FILES
 from tidelog_runtime.pressure.records import Pressure
 
-# Longer than a burst of connections lasts. `explain` names it.
-HAND_OVER_AFTER_MS = 10_000
 CHECK_INTERVAL_SECONDS = 1.0
 
 

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tidelog.inspection.explain import service_pressures
+from tidelog.inspection.pressures import HAND_OVER_AFTER_MS
 from tidelog.state_changes.event import Cause, Kind
 from tidelog_controller.shell import file_exhaustion
 from tidelog_controller.shell.controller_roster import ControllerRoster
-from tidelog_controller.shell.file_exhaustion import HAND_OVER_AFTER_MS, FileExhaustion
+from tidelog_controller.shell.file_exhaustion import FileExhaustion
 from tidelog_runtime.clock import SystemClock
 from tidelog_runtime.metadata.memory import MemoryStore
 from tidelog_runtime.metadata.schema import ControllerProcess as Process
@@ -78,10 +78,6 @@ def test_without_a_standby_that_can_open_files_it_stays() -> None:
     assert not world.due_after(HAND_OVER_AFTER_MS)
     world.standby(2, ONE_LEFT, NO_MEMORY)
     assert world.due_after(0)
-
-
-def test_explain_names_the_same_time() -> None:
-    assert service_pressures.HANDS_OVER_AFTER_SECONDS * 1_000 == HAND_OVER_AFTER_MS
 
 
 @pytest.fixture
