@@ -176,10 +176,19 @@ def finding(view: ClusterView, root: Root, follows: Sequence[tuple[Symptom, Reas
 
 
 def effects(root: Root, follows: Sequence[tuple[Symptom, Reason]]) -> list[str]:
-    """Lines of evidence: what single partitions say, and how many suffer in which way."""
-    lines = list(dict.fromkeys(line for _, reason in follows for line in reason.evidence))
+    """Lines of evidence: what single partitions say, and how many suffer in which way. Each way
+    has a line of its own, however many partitions suffer in another."""
+    lines: dict[str, None] = {}
+    first_of_effect: dict[str, str] = {}
+    for symptom, reason in follows:
+        lines.update(dict.fromkeys(reason.evidence))
+        if reason.evidence:
+            first_of_effect.setdefault(symptom.cause + _variant(root, symptom), reason.evidence[0])
+    described = dict.fromkeys([*first_of_effect.values(), *lines])
+    most = max(MAX_DESCRIBED, len(set(first_of_effect.values())))
+    kept = set(list(described)[:most])
     suffering = [f"{said}: {listed(names)}" for said, names in _by_effect(root, follows).items()]
-    return lines[:MAX_DESCRIBED] + suffering
+    return [line for line in lines if line in kept] + suffering
 
 
 def _by_effect(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -299,6 +300,24 @@ def test_a_leadership_that_left_a_full_disk_names_both_leaders(cluster: Describe
         "sea/0: broker 1 led it in epoch 4, its writes have failed for 5.0 s, and broker 2 leads "
         "it now, in epoch 5"
     ) in said(full)
+
+
+def test_each_effect_of_a_failing_disk_has_its_line_of_evidence(
+    cluster: DescribedCluster,
+) -> None:
+    for number in range(5):
+        name = f"bay/{number}"
+        cluster.partition(name, (2, 1, 3))
+        cluster.replica(name, 1, failure="disk_error", failure_message="read-only", failure_ms=78)
+    cluster.partition("sea/0", leader=2, isr=(2, 3))
+    left: dict[str, Any] = {"failure": "disk_error", "failure_message": "read-only"}
+    cluster.replica("sea/0", 1, **left, failure_ms=78, failed_leader_epoch=4)
+
+    failing = found(cluster.explain(), "disk_error")
+
+    assert "leadership of 1 partition transferred to other brokers" in failing.summary
+    assert "sea/0: broker 1 led it in epoch 4" in said(failing)
+    assert 'bay/0: broker-1 says: "read-only", for 78 ms' in said(failing)
 
 
 def test_a_damaged_leader_is_critical_and_waits_for_the_store_to_resign(
