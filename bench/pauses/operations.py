@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import grpc.aio
 
-from bench.pauses.probing import Probe, probing
+from bench.pauses.probing import Probe, reports_of
 from bench.pauses.requests import Case
 from bench.pauses.run import REJECTED, Pause, addresses_of, answer_of
 from tidelog.rpc.channels import open_channel
@@ -222,21 +222,20 @@ async def measuring(
     cluster: LocalCluster, settled_s: float
 ) -> AsyncIterator[tuple[grpc.aio.Channel, Findings]]:
     """With a channel to the active controller."""
-    broker, controller = await addresses_of(cluster)
+    _, controller = await addresses_of(cluster)
     active = await cluster.active_controller()
     assert active is not None
-    targets = {
-        "broker": (broker, cluster.broker_process(1).pid),
-        "controller": (controller, cluster.controller_process(active).pid),
+    measured = {
+        "broker": cluster.broker_process(1),
+        "controller": cluster.controller_process(active),
     }
     if cluster.gateway_address:
-        url = f"http://{cluster.gateway_address}"
-        targets["gateway"] = url, cluster.gateway_process.pid
+        measured["gateway"] = cluster.gateway_process
     async with AsyncExitStack() as stack:
         channel = await stack.enter_async_context(open_channel(controller))
         probes = {
-            service: await stack.enter_async_context(probing(*target))
-            for service, target in targets.items()
+            service: await stack.enter_async_context(reports_of(process.pid))
+            for service, process in measured.items()
         }
         yield channel, Findings(probes, settled_s)
 

@@ -1,9 +1,9 @@
 """Asks a service for its health, over and over, in a process of its own: an answer that comes late
 says how long the service's event loop did nothing else.
 
-`python -m bench.pauses.prober ADDRESS|URL [PID]`: a line for each answer until standard input ends:
-its time, how long it took, and for how long the service's event loop was ready to run meanwhile and
-had no processor, all in seconds. The last is 0 without the PID of the service."""
+`python -m bench.pauses.prober ADDRESS|URL`: a line for each answer until standard input ends: when
+it was asked for, how long it took, and 0 (what the service waited for a processor is not seen from
+outside), in seconds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable
-from pathlib import Path
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -20,7 +19,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 PAUSE_S = 0.002
 
 
-def main(target: str, pid: str = "") -> None:
+def main(target: str) -> None:
     ask = over_http(target) if target.startswith("http") else over_grpc(target)
     ended = threading.Event()
 
@@ -31,19 +30,12 @@ def main(target: str, pid: str = "") -> None:
     threading.Thread(target=wait_for_end, daemon=True).start()
     ask()
     while not ended.is_set():
-        waited_before = _waited_s(pid)
         began = time.monotonic()
         ask()
         took = time.monotonic() - began
-        waited = min(_waited_s(pid) - waited_before, took)
-        sys.stdout.write(f"{began:.6f} {took:.6f} {waited:.6f}\n")
+        sys.stdout.write(f"{began:.6f} {took:.6f} 0\n")
         sys.stdout.flush()
         time.sleep(PAUSE_S)
-
-
-def _waited_s(pid: str) -> float:
-    """Of the main thread, since it began, as the kernel counts it."""
-    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9 if pid else 0.0
 
 
 def over_grpc(address: str) -> Callable[[], object]:
@@ -61,4 +53,4 @@ def over_http(url: str) -> Callable[[], object]:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(sys.argv[1])

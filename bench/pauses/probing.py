@@ -1,12 +1,18 @@
-"""The prober as its caller sees it."""
+"""How long a service's event loop was held up: seen from outside, by a prober, or by the loop
+itself."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from unittest import mock
+
+_IN_SERVICES = Path(__file__).parent / "in_services"
 
 
 class Probe:
@@ -33,13 +39,31 @@ class Probe:
         await self.came.wait()
 
 
+@contextmanager
+def loops_that_report(directory: Path) -> Iterator[None]:
+    """Services that start meanwhile report what holds their event loops up."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = f"{_IN_SERVICES}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    variables = {"PYTHONPATH": path, "PAUSES_DIRECTORY": str(directory)}
+    with mock.patch.dict(os.environ, variables):
+        yield
+
+
+def reports_of(pid: int) -> contextlib.AbstractAsyncContextManager[Probe]:
+    """Of a service that was started under `loops_that_report`."""
+    path = Path(os.environ["PAUSES_DIRECTORY"]) / str(pid)
+    return _lines_of("tail", "-n", "+1", "-f", str(path))
+
+
+def probing(target: str) -> contextlib.AbstractAsyncContextManager[Probe]:
+    """From a process of its own."""
+    return _lines_of(sys.executable, "-m", "bench.pauses.prober", target)
+
+
 @asynccontextmanager
-async def probing(target: str, pid: int | None = None) -> AsyncIterator[Probe]:
-    """`pid`: of the service; None: it is not asked for how long that had no processor."""
+async def _lines_of(*command: str) -> AsyncIterator[Probe]:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "bench.pauses.prober", target, *([str(pid)] if pid else [])),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
+        *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )
     probe = Probe()
     assert process.stdin is not None

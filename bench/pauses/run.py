@@ -17,7 +17,7 @@ from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
 from bench.pauses import requests
-from bench.pauses.probing import probing
+from bench.pauses.probing import loops_that_report, probing
 from bench.pauses.requests import Case
 from tidelog.client import Admin
 from tidelog.rpc.channels import open_channel
@@ -188,8 +188,9 @@ async def running_cluster(directory: Path, brokers: int = 4) -> AsyncIterator[Lo
         rng=random.Random(),
     )
     try:
-        await cluster.start()
-        await cluster.ready()
-        yield cluster
+        with loops_that_report(directory / "pauses"):
+            await cluster.start()
+            await cluster.ready()
+            yield cluster
     finally:
         await cluster.stop()

@@ -14,6 +14,7 @@ from pathlib import Path
 from bench.pauses import requests
 from bench.pauses.expected_rejections import EXPECTED, unexpected
 from bench.pauses.operations import of_operations, steps
+from bench.pauses.probing import loops_that_report
 from bench.pauses.rest import RestCase, of_gateway, writes
 from bench.pauses.rest_operations import changes, of_gateway_changes
 from bench.pauses.run import Pause, of_cluster
@@ -82,8 +83,9 @@ def test_every_route_that_changes_something_is_asked() -> None:
 @asynccontextmanager
 async def _cluster(directory: Path) -> AsyncIterator[LocalCluster]:
     # As many brokers as can do without one.
-    async with running_cluster(directory, brokers=3, controllers=1, gateway=True) as cluster:
-        yield cluster
+    with loops_that_report(directory / "pauses"):
+        async with running_cluster(directory, brokers=3, controllers=1, gateway=True) as cluster:
+            yield cluster
 
 
 def _check(pauses: Iterable[Pause]) -> None:

@@ -24,7 +24,7 @@ from tidelog_controller.state.admin_requests import (
 )
 from tidelog_controller.state.known import Partition
 from tidelog_runtime.metadata.schema import RUNNING
-from tidelog_runtime.turns import in_turns
+from tidelog_runtime.turns import add_in_turns, in_turns
 
 
 class DescriptionCalls(AdminCalls):
@@ -45,10 +45,10 @@ class DescriptionCalls(AdminCalls):
         answer = reply.answer
         if not isinstance(answer, TopicsAnswer):
             return pb.DescribeTopicsResponse(error=error_of(reply))
-        return pb.DescribeTopicsResponse(
-            topics=[await _topic(view) for view in answer.topics],
-            next_page_token=answer.next_page_token,
-        )
+        response = pb.DescribeTopicsResponse(next_page_token=answer.next_page_token)
+        for view in answer.topics:
+            await _describe_topic(response.topics.add(), view)
+        return response
 
     async def DescribeRecovery(  # noqa: N802 - the generated name
         self, request: pb.DescribeRecoveryRequest, context: Context
@@ -68,10 +68,9 @@ class DescriptionCalls(AdminCalls):
         answer = reply.answer
         if not isinstance(answer, RecoveryAnswer):
             return pb.DescribeRecoveryResponse(error=error_of(reply))
-        return pb.DescribeRecoveryResponse(
-            partitions=await in_turns(_recovery, answer.partitions),
-            next_page_token=answer.next_page_token,
-        )
+        response = pb.DescribeRecoveryResponse(next_page_token=answer.next_page_token)
+        await add_in_turns(response.partitions, _recovery, answer.partitions)
+        return response
 
     async def DescribeBrokers(  # noqa: N802 - the generated name
         self, request: pb.DescribeBrokersRequest, context: Context
@@ -83,28 +82,26 @@ class DescriptionCalls(AdminCalls):
         return pb.DescribeBrokersResponse(brokers=await in_turns(_broker, answer.brokers))
 
 
-async def _topic(view: TopicView) -> pb.TopicDetails:
-    """One after another, each in turns: as many topics have no more partitions than one may."""
+async def _describe_topic(wire: pb.TopicDetails, view: TopicView) -> None:
+    """In place, as a message copies what it is given. One topic after another: as many topics have
+    no more partitions than one may."""
     entry = view.entry
-    partitions = await in_turns(lambda each: _partition(*each), view.partitions)
-    await asyncio.sleep(0)
-    return pb.TopicDetails(
-        topic=view.name,
-        topic_id=entry.topic_id,
-        partition_count=entry.partitions,
-        replication_factor=entry.replication_factor,
-        config=[
-            pb.ConfigEntry(
-                key=key, value=value, is_set=is_set, default_value=default, description=description
-            )
-            for key, value, is_set, default, description in view.config
-        ],
-        revision=view.revision,
-        deleting=view.deleting,
-        partitions_being_removed=view.partitions_being_removed,
-        partitions=partitions,
-        internal=view.internal,
+    wire.topic = view.name
+    wire.topic_id = entry.topic_id
+    wire.partition_count = entry.partitions
+    wire.replication_factor = entry.replication_factor
+    wire.config.extend(
+        pb.ConfigEntry(
+            key=key, value=value, is_set=is_set, default_value=default, description=description
+        )
+        for key, value, is_set, default, description in view.config
     )
+    wire.revision = view.revision
+    wire.deleting = view.deleting
+    wire.partitions_being_removed = view.partitions_being_removed
+    wire.internal = view.internal
+    await add_in_turns(wire.partitions, lambda each: _partition(*each), view.partitions)
+    await asyncio.sleep(0)
 
 
 def _partition(number: int, held: Partition | None) -> pb.PartitionDetails:

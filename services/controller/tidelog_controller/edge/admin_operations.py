@@ -40,7 +40,7 @@ from tidelog_controller.state.admin_requests import (
 from tidelog_controller.state.commands import AdminReply
 from tidelog_controller.state.operations import MoveState
 from tidelog_runtime.metadata.operations import OperationKind, OperationMove, OperationState
-from tidelog_runtime.turns import in_turns
+from tidelog_runtime.turns import add_in_turns, in_turns
 
 _KINDS = {
     OperationKind.REASSIGNMENT: pb.OPERATION_KIND_REASSIGNMENT,
@@ -65,6 +65,18 @@ _MOVE_STATES = {
 }
 
 
+_Planned = TypeVar(
+    "_Planned",
+    pb.ReassignResponse,
+    pb.RebalanceResponse,
+    pb.AddBrokersResponse,
+    pb.RemoveBrokersResponse,
+    pb.SetReplicationFactorResponse,
+    pb.ReverseOperationResponse,
+    pb.CancelOperationResponse,
+)
+
+
 class _BeginRequest(Protocol):
     """What all requests that begin an operation have."""
 
@@ -84,54 +96,42 @@ class OperationCalls(AdminCalls):
     ) -> pb.ReassignResponse:
         wanted = Reassignment(tuple(await in_turns(_wanted_replicas, request.moves)))
         reply = await self._begin(wanted, request, context)
-        return pb.ReassignResponse(
-            error=error_of(reply), operation=_operation(reply), plan=await _plan(reply)
-        )
+        return await _with_plan(pb.ReassignResponse(), reply)
 
     async def Rebalance(  # noqa: N802 - the generated name
         self, request: pb.RebalanceRequest, context: Context
     ) -> pb.RebalanceResponse:
         wanted = Rebalancing()
         reply = await self._begin(wanted, request, context)
-        return pb.RebalanceResponse(
-            error=error_of(reply), operation=_operation(reply), plan=await _plan(reply)
-        )
+        return await _with_plan(pb.RebalanceResponse(), reply)
 
     async def AddBrokers(  # noqa: N802 - the generated name
         self, request: pb.AddBrokersRequest, context: Context
     ) -> pb.AddBrokersResponse:
         wanted = AddedBrokers(tuple(request.broker_ids))
         reply = await self._begin(wanted, request, context)
-        return pb.AddBrokersResponse(
-            error=error_of(reply), operation=_operation(reply), plan=await _plan(reply)
-        )
+        return await _with_plan(pb.AddBrokersResponse(), reply)
 
     async def RemoveBrokers(  # noqa: N802 - the generated name
         self, request: pb.RemoveBrokersRequest, context: Context
     ) -> pb.RemoveBrokersResponse:
         wanted = RemovedBrokers(tuple(request.broker_ids))
         reply = await self._begin(wanted, request, context)
-        return pb.RemoveBrokersResponse(
-            error=error_of(reply), operation=_operation(reply), plan=await _plan(reply)
-        )
+        return await _with_plan(pb.RemoveBrokersResponse(), reply)
 
     async def SetReplicationFactor(  # noqa: N802 - the generated name
         self, request: pb.SetReplicationFactorRequest, context: Context
     ) -> pb.SetReplicationFactorResponse:
         wanted = OtherFactor(tuple(request.topics), request.replication_factor)
         reply = await self._begin(wanted, request, context)
-        return pb.SetReplicationFactorResponse(
-            error=error_of(reply), operation=_operation(reply), plan=await _plan(reply)
-        )
+        return await _with_plan(pb.SetReplicationFactorResponse(), reply)
 
     async def ReverseOperation(  # noqa: N802 - the generated name
         self, request: pb.ReverseOperationRequest, context: Context
     ) -> pb.ReverseOperationResponse:
         wanted = Reversal(request.reversed_operation_id)
         reply = await self._begin(wanted, request, context)
-        return pb.ReverseOperationResponse(
-            error=error_of(reply), operation=_operation(reply), plan=await _plan(reply)
-        )
+        return await _with_plan(pb.ReverseOperationResponse(), reply)
 
     async def CancelOperation(  # noqa: N802 - the generated name
         self, request: pb.CancelOperationRequest, context: Context
@@ -147,9 +147,7 @@ class OperationCalls(AdminCalls):
             ),
             context,
         )
-        return pb.CancelOperationResponse(
-            error=error_of(reply), operation=_operation(reply), plan=await _plan(reply)
-        )
+        return await _with_plan(pb.CancelOperationResponse(), reply)
 
     async def ListOperations(  # noqa: N802 - the generated name
         self, request: pb.ListOperationsRequest, context: Context
@@ -263,13 +261,6 @@ def _wanted_replicas(wire: pb.Move) -> WantedReplicas:
     )
 
 
-def _operation(reply: AdminReply) -> pb.Operation | None:
-    answer = reply.answer
-    if not isinstance(answer, OperationAnswer) or answer.operation is None:
-        return None
-    return _operation_to_wire(answer.operation)
-
-
 def _operation_to_wire(view: OperationView) -> pb.Operation:
     entry = view.entry
     return pb.Operation(
@@ -288,24 +279,31 @@ def _operation_to_wire(view: OperationView) -> pb.Operation:
     )
 
 
-async def _plan(reply: AdminReply) -> pb.Plan | None:
-    answer = reply.answer
-    if not isinstance(answer, OperationAnswer) or answer.plan is None:
-        return None
-    return await _plan_to_wire(answer.plan)
+async def _with_plan(response: _Planned, reply: AdminReply) -> _Planned:
+    """In place, as a message copies what it is given."""
+    error, answer = error_of(reply), reply.answer
+    if error is not None:
+        response.error.CopyFrom(error)
+    if not isinstance(answer, OperationAnswer):
+        return response
+    if answer.operation is not None:
+        response.operation.CopyFrom(_operation_to_wire(answer.operation))
+    if answer.plan is not None:
+        await _add_plan(response.plan, answer.plan)
+    return response
 
 
-async def _plan_to_wire(plan: PlanSummary) -> pb.Plan:
-    return pb.Plan(
-        moves=await in_turns(_move_to_wire, plan.moves),
-        move_count=plan.move_count,
-        replicas_added=plan.replicas_added,
-        leaders_changed=plan.leaders_changed,
-        minimum_replicas_added=plan.minimum,
-        brokers=[pb.BrokerShare(**share._asdict()) for share in plan.brokers],
-        warnings=plan.warnings,
-        digest=plan.digest,
-    )
+async def _add_plan(wire: pb.Plan, plan: PlanSummary) -> None:
+    wire.SetInParent()
+    wire.move_count = plan.move_count
+    wire.replicas_added = plan.replicas_added
+    wire.leaders_changed = plan.leaders_changed
+    if plan.minimum is not None:
+        wire.minimum_replicas_added = plan.minimum
+    wire.brokers.extend(pb.BrokerShare(**share._asdict()) for share in plan.brokers)
+    wire.warnings.extend(plan.warnings)
+    wire.digest = plan.digest
+    await add_in_turns(wire.moves, _move_to_wire, plan.moves)
 
 
 def _progress_to_wire(view: MoveView) -> pb.MoveProgress:

@@ -22,7 +22,7 @@ from tidelog_controller.state.events import (
     DeleteTopic,
     RecoverPartitions,
 )
-from tidelog_runtime.turns import QUICK_ITEMS_PER_TURN, in_turns
+from tidelog_runtime.turns import QUICK_ITEMS_PER_TURN, add_in_turns, in_turns
 
 
 class TopicCalls(AdminCalls):
@@ -46,12 +46,11 @@ class TopicCalls(AdminCalls):
             context,
         )
         plan = _partitions_answer(reply)
-        return pb.CreateTopicResponse(
-            error=error_of(reply),
-            topic_id=reply.topic_id,
-            pending_brokers=reply.pending_brokers,
-            assignment=await _assignment_to_wire(plan),
+        response = pb.CreateTopicResponse(
+            error=error_of(reply), topic_id=reply.topic_id, pending_brokers=reply.pending_brokers
         )
+        await _add_assignment(response, plan)
+        return response
 
     async def DeleteTopic(  # noqa: N802 - the generated name
         self, request: pb.DeleteTopicRequest, context: Context
@@ -125,13 +124,14 @@ class TopicCalls(AdminCalls):
             context,
         )
         answer = _partitions_answer(reply)
-        return pb.AddPartitionsResponse(
+        response = pb.AddPartitionsResponse(
             error=error_of(reply),
             added=answer.partitions,
             pending_brokers=reply.pending_brokers,
             revision=answer.revision,
-            assignment=await _assignment_to_wire(answer),
         )
+        await _add_assignment(response, answer)
+        return response
 
     async def RemovePartitions(  # noqa: N802 - the generated name
         self, request: pb.RemovePartitionsRequest, context: Context
@@ -197,8 +197,11 @@ def _partitions_answer(reply: AdminReply) -> PartitionsAnswer:
     return reply.answer if isinstance(reply.answer, PartitionsAnswer) else PartitionsAnswer()
 
 
-async def _assignment_to_wire(answer: PartitionsAnswer) -> list[pb.ReplicaAssignment]:
-    return await in_turns(
+async def _add_assignment(
+    response: pb.CreateTopicResponse | pb.AddPartitionsResponse, answer: PartitionsAnswer
+) -> None:
+    await add_in_turns(
+        response.assignment,
         lambda replicas: pb.ReplicaAssignment(replicas=replicas),
         answer.assignment,
         QUICK_ITEMS_PER_TURN,
