@@ -2,11 +2,11 @@
 the largest and the most expensive request of every RPC and of the gateway, and of a consumer's loop
 as it opens the most expensive batches, in milliseconds: the median of five rounds.
 
-Exit status 1: a pause is longer than 50 ms, or a request that is meant to be valid was rejected.
-Written to out/pauses.json: `longest_pause_ms`, and `pauses`, one for each request. Where a request
-keeps all services of this machine busy, a pause includes what a service waits for a processor that
-others have; `own_median_ms` and `longest_own_pause_ms` are without that. Measure on a machine that
-does nothing else."""
+Exit status 1: a service's own pause is longer than 50 ms, or a request that is meant to be valid
+was rejected. Where a request keeps all services of this machine busy, a pause includes what a
+service waits for a processor that others have; an own pause is without that. Written to
+out/pauses.json: `longest_own_pause_ms`, `longest_pause_ms`, and `pauses`, one for each request,
+with `own_median_ms` and `median_ms`. Measure on a machine that does nothing else."""
 
 from __future__ import annotations
 
@@ -36,10 +36,9 @@ PARTITIONS = 3_000
 async def run(directory: Path, rounds: int) -> list[Pause]:
     pauses: list[Pause] = []
     async with running_cluster(directory) as cluster:
-        gateway = f"http://{cluster.gateway_address}"
         for measuring in (
             of_cluster(cluster, rounds),
-            of_gateway(gateway, rounds),
+            of_gateway(cluster, rounds),
             of_consumer(cluster, rounds),
             of_operations(cluster, rounds, PARTITIONS),
             of_gateway_changes(cluster, rounds),
@@ -47,7 +46,7 @@ async def run(directory: Path, rounds: int) -> list[Pause]:
             async for pause in measuring:
                 pauses.append(pause)
                 sys.stdout.write(
-                    f"{pause.median_ms:8.1f} ms {pause.own_median_ms:8.1f}  {pause.service:10} "
+                    f"{pause.own_median_ms:8.1f} ms {pause.median_ms:8.1f}  {pause.service:10} "
                     f"{pause.case:60} {pause.answer}\n"
                 )
                 sys.stdout.flush()
@@ -63,15 +62,15 @@ def main(argv: list[str]) -> int:
         pauses = uvloop.run(run(directory, rounds))
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-    longest = max(pauses, key=lambda pause: pause.median_ms)
+    longest = max(pauses, key=lambda pause: pause.own_median_ms)
     OUT.parent.mkdir(exist_ok=True)
     OUT.write_text(
         json.dumps(
             {
                 "commit": report.commit(),
                 "rounds": rounds,
-                "longest_pause_ms": round(longest.median_ms, 1),
-                "longest_own_pause_ms": round(max(p.own_median_ms for p in pauses), 1),
+                "longest_own_pause_ms": round(longest.own_median_ms, 1),
+                "longest_pause_ms": round(max(p.median_ms for p in pauses), 1),
                 "pauses": [
                     {
                         "service": pause.service,
@@ -87,12 +86,13 @@ def main(argv: list[str]) -> int:
         )
     )
     sys.stdout.write(
-        f"Longest: {longest.median_ms:.1f} ms, {longest.service}, {longest.case}; written: {OUT}\n"
+        f"Longest: {longest.own_median_ms:.1f} ms, {longest.service}, {longest.case}; "
+        f"written: {OUT}\n"
     )
     rejected = unexpected(pauses)
     for line in rejected:
         sys.stdout.write(f"Not as expected: {line}\n")
-    return 1 if rejected or longest.median_ms > MAX_PAUSE_MS else 0
+    return 1 if rejected or longest.own_median_ms > MAX_PAUSE_MS else 0
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import grpc.aio
 
-from bench.pauses.probing import Probe, reports_of
+from bench.pauses.reports import Reports, reports_of
 from bench.pauses.requests import Case
 from bench.pauses.run import REJECTED, Pause, addresses_of, answer_of
 from tidelog.rpc.channels import open_channel
@@ -192,8 +192,8 @@ def _deletion(topic: str) -> Step:
 class Findings:
     """What is measured beside each step, round by round."""
 
-    def __init__(self, probes: Mapping[str, Probe], settled_s: float) -> None:
-        self._probes = probes
+    def __init__(self, reports: Mapping[str, Reports], settled_s: float) -> None:
+        self._reports = reports
         self._settled_s = settled_s
         # The longest of each round, and the same without the time that others had the processor.
         self._seconds: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
@@ -203,9 +203,9 @@ class Findings:
         began = time.monotonic()
         answer = await answering
         await asyncio.sleep(self._settled_s)
-        for service, probe in self._probes.items():
-            await probe.next()
-            found = probe.longest_s(began), probe.longest_own_s(began)
+        for service, reports in self._reports.items():
+            await reports.next()
+            found = reports.longest_s(began), reports.longest_own_s(began)
             self._seconds[service, name].append(found)
         # A rejection counts in whichever round it comes.
         if not self._answers.get(name, "").startswith(REJECTED):
@@ -233,11 +233,11 @@ async def measuring(
         measured["gateway"] = cluster.gateway_process
     async with AsyncExitStack() as stack:
         channel = await stack.enter_async_context(open_channel(controller))
-        probes = {
-            service: await stack.enter_async_context(reports_of(process.pid))
+        reports = {
+            service: await stack.enter_async_context(reports_of(process))
             for service, process in measured.items()
         }
-        yield channel, Findings(probes, settled_s)
+        yield channel, Findings(reports, settled_s)
 
 
 async def of_operations(

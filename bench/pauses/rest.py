@@ -7,17 +7,17 @@ import asyncio
 import base64
 import http.client
 import json
-import time
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from http import HTTPStatus
 from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
-from bench.pauses.probing import probing
 from bench.pauses.requests import LARGE_TOPIC, SMALL_TOPIC, WIDE_PARTITIONS, WIDE_TOPIC
-from bench.pauses.run import REJECTED, SETTLED_S, Pause
+from bench.pauses.run import REJECTED, Pause, measured
+from tidelog_runtime.local.cluster import LocalCluster
 
 ANSWER_TIMEOUT_S = 60.0
 # Just within what the gateway takes.
@@ -115,20 +115,18 @@ def writes() -> Iterator[RestCase]:
     yield RestCase("/v1/topics?dry_run=true", json.dumps(assigned).encode())
 
 
-async def of_gateway(url: str, rounds: int, enough_ms: float = 0) -> AsyncIterator[Pause]:
+async def of_gateway(
+    cluster: LocalCluster, rounds: int, enough_ms: float = 0
+) -> AsyncIterator[Pause]:
+    url = f"http://{cluster.gateway_address}"
     openapi = json.loads((await answer(url, RestCase("/openapi.json")))[1])
-    async with probing(url) as probe:
-        for case in (*reads(openapi), *writes()):
-            verdict, seconds = "", []
-            for _ in range(rounds):
-                began = time.monotonic()
-                verdict = case.verdict(*await answer(url, case))
-                await asyncio.sleep(SETTLED_S)
-                await probe.next()
-                seconds.append(probe.longest_s(began))
-                if seconds[-1] * 1000 <= enough_ms:
-                    break
-            yield Pause("gateway", case.name, tuple(seconds), verdict)
+    asked = ((case.name, partial(verdict, url, case)) for case in (*reads(openapi), *writes()))
+    async for pause in measured("gateway", cluster.gateway_process, asked, rounds, enough_ms):
+        yield pause
+
+
+async def verdict(url: str, case: RestCase) -> str:
+    return case.verdict(*await answer(url, case))
 
 
 async def answer(url: str, case: RestCase) -> tuple[int, bytes]:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from bench.pauses.operations import MOST_ASSIGNED, SETTLED_S, measuring, operation_ended
-from bench.pauses.rest import RestCase, answer, json_body
+from bench.pauses.rest import RestCase, json_body, verdict
 from bench.pauses.run import Pause
 from tidelog_runtime.local.cluster import LocalCluster
 
@@ -92,12 +92,8 @@ async def of_gateway_changes(
             for case in changes(number, partitions):
                 # The same in each round.
                 name = case.name.replace(f"-{number}", "")
-                await findings.measure(name, _answer(url, case))
+                await findings.measure(name, verdict(url, case))
                 if case.ends:
                     await operation_ended(channel, case.ends)
     for pause in findings.pauses():
         yield pause
-
-
-async def _answer(url: str, case: RestCase) -> str:
-    return case.verdict(*await answer(url, case))

@@ -6,24 +6,24 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import grpc
 import grpc.aio
-from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
 from bench.pauses import requests
-from bench.pauses.probing import loops_that_report, probing
+from bench.pauses.reports import loops_that_report, reports_of
 from bench.pauses.requests import Case
 from tidelog.client import Admin
 from tidelog.rpc.channels import open_channel
 from tidelog.v1 import broker_pb2 as pb
 from tidelog.v1.errors_pb2 import ErrorCode
 from tidelog_runtime.local.cluster import LocalCluster
+from tidelog_runtime.local.process import LocalProcess
 
 ANSWER_TIMEOUT_S = 60.0
 # Of a stream that has no end of its own; and of one whose request has an answer.
@@ -77,25 +77,26 @@ async def make_topics(bootstrap: str) -> None:
 
 async def measured(
     service: str,
-    address: str,
-    rpcs: Sequence[MethodDescriptor],
+    process: LocalProcess,
+    asked: Iterable[tuple[str, Callable[[], Awaitable[str]]]],
     rounds: int,
-    enough_ms: float = 0,
+    enough_ms: float,
 ) -> AsyncIterator[Pause]:
-    """A pause for each case, as they are measured. One that is no longer than `enough_ms` is the
-    last of its case."""
-    async with probing(address) as probe, open_channel(address) as channel:
-        for case in requests.cases(rpcs):
-            answer, seconds = "", []
+    """A pause for each case, given by its name and what sends it, as they are measured. One that is
+    no longer than `enough_ms` is the last of its case."""
+    async with reports_of(process) as reports:
+        for name, ask in asked:
+            answer, found = "", []
             for _ in range(rounds):
                 began = time.monotonic()
-                answer = await answer_of(channel, case)
+                answer = await ask()
                 await asyncio.sleep(SETTLED_S)
-                await probe.next()
-                seconds.append(probe.longest_s(began))
-                if seconds[-1] * 1000 <= enough_ms:
+                await reports.next()
+                found.append((reports.longest_s(began), reports.longest_own_s(began)))
+                if found[-1][0] * 1000 <= enough_ms:
                     break
-            yield Pause(service, case.name, tuple(seconds), answer)
+            longest, own = zip(*found, strict=True)
+            yield Pause(service, name, longest, answer, own)
 
 
 async def answer_of(channel: grpc.aio.Channel, case: Case) -> str:
@@ -158,12 +159,18 @@ async def of_cluster(
     """Of its first broker, and of its active controller."""
     await make_topics(cluster.bootstrap)
     broker, controller = await addresses_of(cluster)
-    for service, address, rpcs in (
-        ("broker", broker, requests.broker_rpcs()),
-        ("controller", controller, requests.controller_rpcs()),
+    active = await cluster.active_controller()
+    assert active is not None
+    for service, process, address, rpcs in (
+        ("broker", cluster.broker_process(1), broker, requests.broker_rpcs()),
+        ("controller", cluster.controller_process(active), controller, requests.controller_rpcs()),
     ):
-        async for pause in measured(service, address, rpcs, rounds, enough_ms):
-            yield pause
+        async with open_channel(address) as channel:
+            asked = (
+                (case.name, partial(answer_of, channel, case)) for case in requests.cases(rpcs)
+            )
+            async for pause in measured(service, process, asked, rounds, enough_ms):
+                yield pause
 
 
 async def addresses_of(cluster: LocalCluster) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 
 INTERVAL_S = 0.1
 # So many new objects are worth a look, which takes some milliseconds.
-WORTH_A_LOOK = 12_500
+WORTH_A_LOOK = 2_500
 # A service has time for it once it has used less than this share of a core for so long: in the
 # midst of a burst it waits for others now and then.
 QUIET_SHARE = 0.3
@@ -26,11 +26,12 @@ LONGEST_WAIT_S = 5.0
 LOOKS_EACH_LATER = 4
 # After so many looks there is one at everything, which takes half a second where a million objects
 # are; of a service that is busy for good, after ten times as many.
-LOOKS_EACH_FULL = 400
-LOOKS_EACH_FULL_IF_BUSY = 4_000
-# Beyond so many new ones Python looks by itself, each second time also at what outlived the look
-# before: a pause of 7 to 20 ms, whatever a request makes a service keep.
-MOST_NEW = 25_000
+LOOKS_EACH_FULL = 2_000
+LOOKS_EACH_FULL_IF_BUSY = 20_000
+# Beyond so many new ones Python looks by itself, each third time also at what outlived the looks
+# before: a pause of 2 to 7 ms, whatever a request makes a service keep. It counts one less for each
+# object that is freed, an old one, too, so that a look may find several times as many.
+MOST_NEW = 5_000
 THRESHOLDS = (MOST_NEW, 1, 1 << 30)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from bench.pauses import requests
 from bench.pauses.expected_rejections import EXPECTED, unexpected
 from bench.pauses.operations import of_operations, steps
-from bench.pauses.probing import loops_that_report
+from bench.pauses.reports import loops_that_report
 from bench.pauses.rest import RestCase, of_gateway, writes
 from bench.pauses.rest_operations import changes, of_gateway_changes
 from bench.pauses.run import Pause, of_cluster
@@ -104,8 +104,7 @@ def _check(pauses: Iterable[Pause]) -> None:
 async def test_no_valid_request_holds_an_event_loop_for_long(tmp_path: Path) -> None:
     async with _cluster(tmp_path) as cluster:
         pauses = [pause async for pause in of_cluster(cluster, MAX_ROUNDS, MAX_PAUSE_MS)]
-        url = f"http://{cluster.gateway_address}"
-        pauses += [pause async for pause in of_gateway(url, MAX_ROUNDS, MAX_PAUSE_MS)]
+        pauses += [pause async for pause in of_gateway(cluster, MAX_ROUNDS, MAX_PAUSE_MS)]
     _check(pauses)
 
 

@@ -79,7 +79,9 @@ def test_what_outlives_some_looks_is_looked_at_later(collections: Collections) -
 def test_everything_is_looked_at_in_the_end(
     collections: Collections, share: float, each: int
 ) -> None:
-    due = [collections.due(10 + n * LONGEST_WAIT_S / 2, share, WORTH_A_LOOK) for n in range(28_000)]
+    due = [
+        collections.due(10 + n * LONGEST_WAIT_S / 2, share, WORTH_A_LOOK) for n in range(7 * each)
+    ]
     looks = [look for look in due if look is not None]
     full = [at for at, look in enumerate(looks, 1) if look == 2]
     assert full[:2] == [each, 2 * each]

@@ -1,0 +1,59 @@
+"""Imported by each Python process that has this directory on its PYTHONPATH: a service's event loop
+writes what held it up, a line each, into the file of its process id in PAUSES_DIRECTORY.
+
+A line has three numbers, in seconds: when the loop should have run at the latest, how much later
+it did, and for how long of that its thread was ready to run and had no processor."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, TextIO
+
+import uvloop
+
+INTERVAL_S = 0.002
+# Shorter ones are written only to show that the loop runs.
+MIN_PAUSE_S = 0.004
+MAX_SILENCE_S = 0.1
+
+_run = uvloop.run
+
+
+async def _beat(out: TextIO) -> None:
+    """Measured in the loop itself, so that no other process has a part in it."""
+    waited_file = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
+
+    def waited_s() -> float:
+        return int(os.pread(waited_file, 100, 0).split()[1]) / 1e9
+
+    written = 0.0
+    before, waited_before = time.monotonic(), waited_s()
+    while True:
+        await asyncio.sleep(INTERVAL_S)
+        now, waited = time.monotonic(), waited_s()
+        pause = now - before - INTERVAL_S
+        if pause >= MIN_PAUSE_S or now - written >= MAX_SILENCE_S:
+            own = min(waited - waited_before, max(0.0, pause))
+            out.write(f"{before + INTERVAL_S:.6f} {max(0.0, pause):.6f} {own:.6f}\n")
+            written = now
+        before, waited_before = now, waited
+
+
+def _run_with_beat(main: Coroutine[Any, Any, Any], *args: Any, **kwargs: Any) -> Any:
+    async def beside_beat() -> Any:
+        path = Path(os.environ["PAUSES_DIRECTORY"]) / str(os.getpid())
+        with path.open("w", buffering=1, encoding="ascii") as out:
+            beat = asyncio.create_task(_beat(out))
+            try:
+                return await main
+            finally:
+                beat.cancel()
+
+    return _run(beside_beat(), *args, **kwargs)
+
+
+uvloop.run = _run_with_beat

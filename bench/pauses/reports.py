@@ -1,0 +1,76 @@
+"""How long event loops of services were held up, as they report it themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from unittest import mock
+
+from tidelog_runtime.local.process import LocalProcess
+
+_IN_SERVICES = Path(__file__).parent / "in_services"
+
+
+class Reports:
+    """Of one service's event loop: when it should have run, how much later it did, and for how long
+    of that it had no processor (seconds)."""
+
+    def __init__(self) -> None:
+        self.delays: list[tuple[float, float, float]] = []
+        self.came = asyncio.Event()
+
+    def longest_s(self, since: float) -> float:
+        """Of the delays that ended since then."""
+        return max((late for _, late, _ in self._since(since)), default=0.0)
+
+    def longest_own_s(self, since: float) -> float:
+        """Likewise, without the time in which others had the processor."""
+        return max((late - waited for _, late, waited in self._since(since)), default=0.0)
+
+    def _since(self, since: float) -> list[tuple[float, float, float]]:
+        return [delay for delay in self.delays if delay[0] + delay[1] >= since]
+
+    async def next(self) -> None:
+        self.came.clear()
+        await self.came.wait()
+
+
+@contextmanager
+def loops_that_report(directory: Path) -> Iterator[None]:
+    """Services that start meanwhile report what holds their event loops up."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = f"{_IN_SERVICES}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    variables = {"PYTHONPATH": path, "PAUSES_DIRECTORY": str(directory)}
+    with mock.patch.dict(os.environ, variables):
+        yield
+
+
+@asynccontextmanager
+async def reports_of(service: LocalProcess) -> AsyncIterator[Reports]:
+    """Of a service that was started under `loops_that_report`."""
+    path = Path(os.environ["PAUSES_DIRECTORY"]) / str(service.pid)
+    process = await asyncio.create_subprocess_exec(
+        *("tail", "-n", "+1", "-f", str(path)), stdout=asyncio.subprocess.PIPE
+    )
+    reports = Reports()
+    assert process.stdout is not None
+    reading = asyncio.create_task(_read(process.stdout, reports))
+    try:
+        await reports.next()
+        yield reports
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        await process.wait()
+        reading.cancel()
+
+
+async def _read(lines: asyncio.StreamReader, reports: Reports) -> None:
+    async for line in lines:
+        due, late, waited = map(float, line.split())
+        reports.delays.append((due, late, waited))
+        reports.came.set()
