@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import grpc
@@ -68,6 +69,22 @@ async def test_a_host_name_without_an_address_is_unresolved() -> None:
     found = from_status(raised.value, "nobody.invalid:1")
     assert isinstance(found, UnreachableError)
     assert found.unresolved
+
+
+async def test_a_web_server_is_said_not_to_speak_grpc() -> None:
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 505 HTTP Version Not Supported\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with open_channel(address) as channel:
+            call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(METHOD)
+            with pytest.raises(grpc.aio.AioRpcError) as raised:
+                await call(b"", timeout=5)
+        found = from_status(raised.value, address)
+    assert isinstance(found, UnreachableError)
+    assert "does not speak gRPC (is it the port of a gateway or of metrics?)" in found.reason
 
 
 async def test_a_service_of_another_kind_is_named_as_one() -> None:

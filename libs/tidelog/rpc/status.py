@@ -17,6 +17,8 @@ ERROR_DOMAIN = "tidelog"
 _SERVER_IS_FULL = "Concurrent RPC limit exceeded"
 # What gRPC itself says where its resolver found no address for a host name.
 _UNRESOLVED = "errors resolving"
+# What gRPC itself says of a server whose first bytes are not those of HTTP/2.
+_NOT_HTTP_2 = "Failed parsing HTTP/2"
 # Where gRPC carries a serialized `google.rpc.Status`.
 _DETAILS_KEY = "grpc-status-details-bin"
 
@@ -79,6 +81,11 @@ def from_status(error: grpc.aio.AioRpcError, address: str) -> UnreachableError |
         grpc.StatusCode.CANCELLED,
         grpc.StatusCode.ABORTED,
     ):
+        if _NOT_HTTP_2 in said:
+            said = (
+                "what listens there does not speak gRPC (is it the port of a gateway or of "
+                "metrics?); name a broker's gRPC address"
+            )
         return UnreachableError(address, said, unresolved=_UNRESOLVED in said)
     return TidelogError(ErrorCode.INTERNAL, f"{address} failed: {said}")
 
