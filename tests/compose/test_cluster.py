@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from compose.stack import BROKERS, CONTROLLERS, Stack, until
-from integration.test_readme import tour_in_containers
+from documented import tour_in_containers
 from tidelog.client import SyncAdmin, SyncConsumer, SyncProducer
 
 TOPIC = "tide"
@@ -54,7 +54,7 @@ def test_a_cluster_that_has_just_come_up_is_well(stack: Stack) -> None:
     assert explained["findings"] == []
 
 
-def test_the_tour_of_the_readme_works_as_it_stands(stack: Stack) -> None:
+def test_the_documented_tour_works_as_it_stands(stack: Stack) -> None:
     """Its broker is killed, and explained, and started again."""
     lines = tour_in_containers()
     done = [stack.typed(line) for line in lines]

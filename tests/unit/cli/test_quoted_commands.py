@@ -1,4 +1,4 @@
-"""Every command that runbooks, panels, HELP texts and the README tell people to type is one."""
+"""Every command in runbooks, panels, HELP texts and the documentation exists."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import typer
 import typer.main
 from typer.core import TyperGroup
 
+from documented import pages
 from tidelog.cli.__main__ import app
 from tidelog.cli.exit_status import UsageError
 from tidelog.cli.explain import parse_scope
@@ -52,9 +53,9 @@ def descriptions(value: object) -> Iterator[str]:
 
 
 def sources() -> Iterator[tuple[str, str]]:
-    """What people read, by where it stands."""
+    """Texts for people, by place."""
     yield "alerts", (ROOT / "deploy/prometheus/alerts.yml").read_text()
-    yield "README", (ROOT / "README.md").read_text()
+    yield "documentation", "\n".join(page.read_text() for page in pages())
     for dashboard in sorted((ROOT / "deploy/grafana/dashboards").glob("*.json")):
         text = json.loads(dashboard.read_text())
         yield dashboard.stem, "\n".join(descriptions(text))

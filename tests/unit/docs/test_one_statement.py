@@ -11,7 +11,7 @@ from tidelog_controller.config import ControllerConfig
 
 REPOSITORY = Path(__file__).parents[3]
 PLACES = (
-    "README.md",
+    "docs/operations/changing-a-cluster.md",
     "libs/tidelog/cli/brokers.py",
     "libs/tidelog/cli/leaders.py",
     "proto/tidelog/v1/admin.proto",
@@ -24,7 +24,7 @@ SOURCES = (
     "services/**/*.js",
     "proto/**/*.proto",
     "*.md",
-    "docs/*.md",
+    "docs/**/*.md",
 )
 
 

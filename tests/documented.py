@@ -1,0 +1,60 @@
+"""The commands and programs in README.md and docs/ that tests execute.
+
+Every line of a ```console block is executed as it stands, and so is every ```python block. Other
+blocks are for reading only."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+README = "README.md"
+CONTAINERS = "docs/getting-started/containers.md"
+SPARK = "docs/getting-started/spark.md"
+GUARANTEES = "docs/concepts/guarantees.md"
+SPARK_JOBS = "docs/integrations/spark-jobs.md"
+# The pages of the tour, in the order in which their commands are executed.
+TOUR = (README, CONTAINERS, GUARANTEES)
+COMPOSE = "docker-compose "
+# Of `make up`; the clusters of tests have other directories.
+DIRECTORY = ".tidelog/"
+
+
+def pages() -> list[Path]:
+    return [ROOT / README, *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def read(page: str) -> str:
+    """`page`: its path in the repository."""
+    return (ROOT / page).read_text()
+
+
+def blocks(language: str, text: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def commands(text: str) -> list[str]:
+    """Without their comments. Commands that ask for confirmation get --yes, because tests run
+    without a terminal."""
+    joined = [re.sub(r"\\\n\s*", "", block) for block in blocks("console", text)]
+    lines = [line[2:] for block in joined for line in block.splitlines()]
+    stripped = [re.sub(r"\s+#.*", "", line) for line in lines]
+    return [c + " --yes" if "recover" in c else c for c in stripped]
+
+
+def tour() -> list[str]:
+    """The commands for a running cluster of `make up`."""
+    starts = ("make ", ". ", COMPOSE)
+    return [c for c in _commands_of_the_tour() if not c.startswith(starts)]
+
+
+def tour_in_containers() -> list[str]:
+    """Commands that name processes or files of this machine are replaced by those of the page about
+    containers; its further commands come last."""
+    instead = iter([c for c in _commands_of_the_tour() if c.startswith(COMPOSE)])
+    return [*(next(instead) if DIRECTORY in c else c for c in tour()), *instead]
+
+
+def _commands_of_the_tour() -> list[str]:
+    return [command for page in TOUR for command in commands(read(page))]
