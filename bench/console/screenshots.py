@@ -1,5 +1,6 @@
-"""`make screenshots` (`python -m bench.console.screenshots [DIRECTORY]`): the README's pictures of
-the web console, taken in a real browser on a live cluster of five brokers to which somebody writes:
+"""`make screenshots` (`python -m bench.console.screenshots [DIRECTORY]`): the pictures of the web
+console in the documentation, taken in a real browser on a live cluster of five brokers under
+load:
 
 | file | what |
 | --- | --- |

@@ -4,7 +4,8 @@ With `--quick` (`make bench-spark-check QUICK=1`) over one million.
 
 Spark makes the history first, in files. Workers and the heap of the JVM have bounds that are far
 below what the check on one machine holds of such a history. Exit status 1: a bound is not met, or
-the anomalies are not those that were planted. `out/spark-check.json` is documented in README.md."""
+the anomalies are not those that were planted. `out/spark-check.json` is documented in
+docs/reference/make-targets.md."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ half a million records, once.
 
 Needs Java 17 and Maven, by which Kafka comes. Exit status 1: a bound is not met, or a reading had
 not exactly what was written; 2: it could not be measured. `out/bench-spark-read.json` is documented
-in README.md."""
+in docs/reference/make-targets.md."""
 
 from __future__ import annotations
 

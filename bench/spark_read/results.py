@@ -1,5 +1,5 @@
-"""What became of it: a table, and `out/bench-spark-read.json`, whose keys README.md explains.
-Pure, but for `write`."""
+"""What became of it: a table, and `out/bench-spark-read.json`, whose keys
+docs/reference/make-targets.md explains. Pure, but for `write`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """One composed cluster for the whole suite: it is whole before each test, and after each.
 
 The tests are its own. Those of tests/integration start, configure and break processes and files of
-this machine; of what they show, this suite repeats on containers the README's tour, failover of a
+this machine; of what they show, this suite repeats on containers the documented tour, failover of a
 leader and of a controller, the command line, data that outlive a process, and orderly stops. That
 the engine starts again what has died it shows alone.
 """

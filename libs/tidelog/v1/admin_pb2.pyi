@@ -249,7 +249,7 @@ class CreateTopicRequest(_message.Message):
     """
     @_builtins.property
     def config(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Keys and values as in the README's table of topic configuration, else
+        """Keys and values as in docs/reference/configuration.md (Topics), else
         INVALID_CONFIG; what is absent has its default.
         """
 
