@@ -46,7 +46,7 @@ def producer_crc32c(header: BatchHeader, records: bytes) -> int:
 
 def broker_crc32c(base_offset: int, leader_epoch: int, append_time_ms: int, crc: int) -> int:
     """CRC32C over what the leader set, bound to the producer's own CRC (interleaving 17
-    of ARCHITECTURE.md)."""
+    of docs/internals/interleavings.md)."""
     return crc32c(_BROKER_FIELDS.pack(base_offset, leader_epoch, append_time_ms, crc))
 
 

@@ -101,7 +101,7 @@ class TopicConfig(BaseModel):
     )
 
     def min_isr(self, replication_factor: int) -> int:
-        """Of a topic of this replication factor (section 3 of ARCHITECTURE.md)."""
+        """Of a topic of this replication factor (section 3 of docs/internals/protocol.md)."""
         if self.min_insync_replicas is None:
             return min(2, replication_factor)
         return self.min_insync_replicas

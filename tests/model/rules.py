@@ -1,6 +1,6 @@
 """Rules that can be switched off: each puts a broken one in the place of production code.
 
-The first four (the fourth has two halves) are those that ARCHITECTURE.md names: an
+The first four (the fourth has two halves) are R1 to R4 of docs/internals/protocol.md: an
 exhaustive model has to find a violation without any one of them. The others are further
 rules that a story of this project hangs on."""
 

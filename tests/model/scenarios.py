@@ -100,7 +100,7 @@ def _removal(rule: Rule, faults: int, records: int, epochs: int, **more: object)
     return Removal(rule, Scenario("without", faults, records, epochs, **more))  # type: ignore[arg-type]
 
 
-# The four rules that ARCHITECTURE.md names (the last has two halves), then further ones.
+# R1 to R4 of docs/internals/protocol.md (R4 has two halves), then further rules.
 REMOVALS = (
     _removal(rules.RECONCILE, 1, 2, 2),
     _removal(rules.FENCED_TRUNCATION, 1, 2, 2, in_flight=1, late=of("fetch", "answer")),

@@ -1,5 +1,5 @@
 """Once all is well again, a broker dies and a partition is moved off it: the move waits for
-nobody who leaves (interleaving 16 of ARCHITECTURE.md)."""
+nobody who leaves (interleaving 16 of docs/internals/interleavings.md)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What the steps of a move may do to a partition's key, written anew from ARCHITECTURE.md
-(section 4, interleavings 7 and 16)."""
+"""What the steps of a move may do to a partition's key, written again from section 4
+of docs/internals/protocol.md and from interleavings 7 and 16."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What no write of the metadata store may do, judged write by write, in their order.
 
-The rules are written anew from ARCHITECTURE.md (section 2, interleavings 1 to 4 and 9 to
-10) and call none of the production's own functions of them: a mistake there must show here.
+The rules are written again from section 2 of docs/internals/protocol.md and from interleavings 1 to
+4 and 9 to 10. They call none of production's own functions: a mistake there must show here.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Faults that are dangerous together, at times that chance would seldom find: each story
-brings about one of the interleavings of ARCHITECTURE.md, or the doing of one rule."""
+brings about one of docs/internals/interleavings.md, or the doing of one rule."""
 
 from __future__ import annotations
 

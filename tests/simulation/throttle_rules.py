@@ -1,5 +1,5 @@
 """The throttle of moves bounds replicas that are being added; a member of the ISR it never holds
-(interleaving 16 of ARCHITECTURE.md)."""
+(interleaving 16 of docs/internals/interleavings.md)."""
 
 from __future__ import annotations
 

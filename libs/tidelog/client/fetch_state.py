@@ -30,7 +30,7 @@ MAX_FETCHES_PER_LEADER = 4
 # A batch that arrives damaged this often in a row is reported.
 MAX_CORRUPT_FETCHES = 3
 # An offset is out of range when leaders have said so this often, with fresh metadata
-# between: one of them alone may be a zombie (interleaving 13 of ARCHITECTURE.md).
+# between: one of them alone may be a zombie (interleaving 13 of docs/internals/interleavings.md).
 OUT_OF_RANGE_CONFIRMATIONS = 2
 # A topic that every broker has denied for this long is gone.
 UNKNOWN_TOPIC_TIMEOUT_MS = 30_000

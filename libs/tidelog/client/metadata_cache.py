@@ -1,8 +1,8 @@
 """What a client knows of the cluster. No I/O: answers and hints go in, leaders come out.
 
 Answers come from different brokers, and not in the order of what they tell: nothing that
-is known is replaced by something older (interleaving 13 of ARCHITECTURE.md), and so no
-topic by one that had its name before.
+is known is replaced by something older (interleaving 13 of docs/internals/interleavings.md), and so
+no topic by one that had its name before.
 
 Each answer names the store revision that its broker has reached. A broker that has reached the
 revision at which a topic was known to exist, and does not have the topic, proves that the topic

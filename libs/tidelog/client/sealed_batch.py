@@ -23,7 +23,7 @@ MAX_SHARED_REQUEST_BYTES = MAX_PRODUCE_REQUEST_BYTES - (1 << 20)
 class SealedBatch:
     """A batch on its way. `number` orders it within its partition. `batch` is made when it
     is first sent, with whatever sequence it then gets, and stays as it is while anybody
-    may still append it (interleaving 8 of ARCHITECTURE.md)."""
+    may still append it (interleaving 8 of docs/internals/interleavings.md)."""
 
     partition: TopicPartition
     number: int

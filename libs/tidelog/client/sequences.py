@@ -1,9 +1,9 @@
 """How the batches of one partition are numbered by an idempotent producer. No I/O.
 
-A batch gets its sequence when it is first sent (section 3 of ARCHITECTURE.md). While it may be in
-the log, or yet come to be, it keeps it: it is *in doubt* (interleaving 8 of ARCHITECTURE.md).
-What never was in doubt may be numbered anew. So may a batch in doubt that follows, under
-one identity, a sequence which nobody will ever write: every leader refuses it for ever.
+A batch gets its sequence when it is first sent (section 3 of docs/internals/protocol.md). While it
+may be in the log, or yet come to be, it keeps it: it is *in doubt* (interleaving 8). What never was
+in doubt may be numbered again. So may a batch in doubt that follows, under one identity, a sequence
+which no client will ever write: every leader rejects it for ever.
 """
 
 from __future__ import annotations

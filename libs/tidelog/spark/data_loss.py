@@ -1,7 +1,8 @@
 """Whether a stream can go on where it ended, and what is lost where it cannot. Pure.
 
 What is told is certain: an answer that a broker which is behind may have given is no evidence
-(interleaving 13 of ARCHITECTURE.md), and is asked for again (`behind`, `to_verify`).
+(interleaving 13 of docs/internals/interleavings.md), and is asked for again (`behind`,
+`to_verify`).
 """
 
 from __future__ import annotations

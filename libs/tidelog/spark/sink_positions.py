@@ -3,11 +3,11 @@ once. Pure.
 
 Each task of a query is a named producer, and the epoch of its name is the number of the
 micro-batch. Its sequences go on from one micro-batch to the next, and a partition tells with
-which of them an epoch began (section 3 of ARCHITECTURE.md): so many records as follow from there
-on has an earlier try of the same task written, and it leaves out so many of those that go there.
-That holds as long as a repeated task has the same records in the same order. Where they go does
-not change with the topic: brokers keep, with the name, by how many partitions its epoch was first
-placed.
+which of them an epoch began (section 3 of docs/internals/protocol.md): so many records as follow
+from there on has an earlier try of the same task written, and it leaves out so many of those that
+go there. That holds as long as a repeated task has the same records in the same order. Where they
+go does not change with the topic: brokers keep, with the name, by how many partitions its epoch was
+first placed.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 An offset alone does not tell whether the log still is the one that was read. With it go the
 topic's id, which a topic created again does not have, and the leader epoch of the record
 before it: where two logs have a record of the same epoch at the same offset, they are equal up
-to there (section 3 of ARCHITECTURE.md).
+to there (section 3 of docs/internals/protocol.md).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The metadata store in etcd, on the generated stubs of `aetcd`.
 
 aetcd's own client knows one endpoint and hands out single events; what it lacks is in
-the modules beside this one: endpoints, watch, lease. Section 2 of ARCHITECTURE.md says what
-is asked of them.
+the modules beside this one: endpoints, watch, lease. Section 2 of docs/internals/protocol.md says
+what is asked of them.
 """
 
 from __future__ import annotations

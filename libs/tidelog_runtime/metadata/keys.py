@@ -1,4 +1,4 @@
-"""The keys of the metadata store (section 2 of ARCHITECTURE.md), and what each is about."""
+"""The keys of the metadata store and their meaning (section 2 of docs/internals/protocol.md)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """What operators have asked for and what takes its time: values of the metadata store
-(section 2 of ARCHITECTURE.md).
+(section 2 of docs/internals/protocol.md).
 
 An operation's plan is written first, in chunks; its own key is the commit point. How far it has
 come follows from the partitions' keys, so that any controller goes on with it.

@@ -1,5 +1,5 @@
-"""Keys and values of the metadata store (section 2 of ARCHITECTURE.md). Values are JSON, so that
-`etcdctl get --prefix /tidelog/` shows them to a person."""
+"""Keys and values of the metadata store (section 2 of docs/internals/protocol.md). Values are JSON,
+so that `etcdctl get --prefix /tidelog/` shows them to a person."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class LeaderAndIsr:
     def with_isr(self, isr: Iterable[Member]) -> LeaderAndIsr:
         """The same with another ISR, and the eligible set that follows from it: whoever
         leaves an ISR that falls below min ISR keeps every committed record, because
-        from then on nothing is committed (KIP-966; interleaving 3 of ARCHITECTURE.md)."""
+        from then on nothing is committed (KIP-966; interleaving 3)."""
         members = tuple(sorted(isr))
         eligible: tuple[Member, ...] = ()
         if len(members) < self.min_isr:
@@ -165,7 +165,7 @@ class LeaderAndIsr:
     def with_min_isr(self, min_isr: int) -> LeaderAndIsr:
         """The same under another min ISR, and with nobody eligible: whoever left held every
         committed record by the old one, and by the new one more may have been committed
-        since (interleaving 3 of ARCHITECTURE.md)."""
+        since (interleaving 3 of docs/internals/interleavings.md)."""
         return self if min_isr == self.min_isr else replace(self, min_isr=min_isr, eligible=())
 
     def with_change(self, change: Change) -> LeaderAndIsr:
@@ -174,7 +174,7 @@ class LeaderAndIsr:
 
     def resigned(self, broker_id: int) -> LeaderAndIsr:
         """The same after a replica has found that it lost data (interleaving 9 of
-        ARCHITECTURE.md): out of the ISR and not to be elected as clean.
+        docs/internals/interleavings.md): out of the ISR and not to be elected as clean.
 
         As the leader, or where there is none, it stays as a member in no life: the
         controller sees that no such leader stands, and a recovery knows whom to wait

@@ -1,4 +1,4 @@
-"""What Tidelog asks of its metadata store (section 2 of ARCHITECTURE.md).
+"""What Tidelog asks of its metadata store (section 2 of docs/internals/protocol.md).
 
 Every key has a creation revision and a modification revision, which are revisions of
 the whole store. A write names the revisions it rests on and happens altogether or not

@@ -1,5 +1,5 @@
 """What somebody wants of a topic's partitions, until it is done: values of the metadata
-store (section 2 of ARCHITECTURE.md)."""
+store (section 2 of docs/internals/protocol.md)."""
 
 from __future__ import annotations
 

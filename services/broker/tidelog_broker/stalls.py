@@ -1,6 +1,6 @@
 """Whether this process stood still: stopped, swapped out or starved. Who did knows nothing of
 the time meanwhile, and least of all that others were silent (interleaving 14 of
-ARCHITECTURE.md). Pure."""
+docs/internals/interleavings.md). Pure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Part 3 of `ARCHITECTURE.md` names modules and tests that exist, and part 2 has every rule
-that the code cites."""
+"""`docs/internals/rules-and-tests.md` names modules and tests that exist, and the other pages of
+`docs/internals` have every rule that the code cites."""
 
 from __future__ import annotations
 
@@ -20,8 +20,15 @@ PACKAGES = (
     "libs/tidelog_runtime",
     "libs/tidelog",
 )
-PAGE = (ROOT / "ARCHITECTURE.md").read_text()
-PROTOCOL, TABLES = re.split(r"^# Part [23]: .*$", PAGE, flags=re.MULTILINE)[1:]
+INTERNALS = ROOT / "docs" / "internals"
+TABLES = (INTERNALS / "rules-and-tests.md").read_text()
+# The pages that have the rules.
+PAGES = {
+    f"docs/internals/{name}.md": (INTERNALS / f"{name}.md").read_text()
+    for name in ("protocol", "log-format", "interleavings", "gaps")
+}
+PROTOCOL = "\n".join(PAGES.values())
+INTERLEAVINGS = PAGES["docs/internals/interleavings.md"]
 HEADER = ["rule", "module", "test"]
 NOT_BUILT = "not built"
 
@@ -111,15 +118,52 @@ def test_every_module_and_test_of_the_tables_is_there(row: Row) -> None:
     assert faults(row) == []
 
 
-def test_the_contents_lead_to_headings_that_are_there() -> None:
-    links = re.findall(r"\]\(#([^)]+)\)", PAGE)
+def linked_pages() -> list[Path]:
+    folders = (INTERNALS, ROOT / "docs" / "adr")
+    return [ROOT / "ARCHITECTURE.md", *(p for f in folders for p in sorted(f.glob("*.md")))]
+
+
+def broken_links(page: Path, text: str) -> list[str]:
+    """Links to files that are not there, or to headings that the linked page does not have."""
+    broken = []
+    for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", text):
+        name, _, anchor = target.partition("#")
+        linked = page.parent / name if name else page
+        if not linked.exists():
+            broken.append(target)
+        elif anchor and anchor not in anchors(linked.read_text()):
+            broken.append(target)
+    return broken
+
+
+@pytest.mark.parametrize("page", linked_pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_pages_and_headings_that_are_there(page: Path) -> None:
+    assert broken_links(page, page.read_text()) == []
+
+
+def test_the_overview_links_to_every_internals_page() -> None:
+    overview = (ROOT / "ARCHITECTURE.md").read_text()
+    links = re.findall(r"\]\((docs/internals/[^)#]+)", overview)
     assert len(links) >= 10
-    assert set(links) <= anchors(PAGE)
+    missing = {f"docs/internals/{p.name}" for p in INTERNALS.glob("*.md")} - set(links)
+    assert missing == set()
+
+
+def test_every_decision_record_is_listed() -> None:
+    adr = ROOT / "docs" / "adr"
+    listed = re.findall(r"\]\((\d{4}-[\w-]+\.md)\)", (adr / "README.md").read_text())
+    assert listed == sorted(p.name for p in adr.glob("[0-9]*.md"))
+
+
+def test_a_link_that_leads_nowhere_is_found() -> None:
+    page = INTERNALS / "protocol.md"
+    planted = "[a](protocol.md#3-replication) [b](#9-votes) [c](votes.md) [d](gaps.md#votes)"
+    assert broken_links(page, planted) == ["#9-votes", "votes.md", "gaps.md#votes"]
 
 
 def test_every_numbered_rule_has_a_row() -> None:
     named = [row.rule for row in ROWS]
-    interleavings = numbers(r"^(\d+)\. \*\*", PROTOCOL)
+    interleavings = numbers(r"^## (\d+)\. ", INTERLEAVINGS)
     assert interleavings == list(range(1, 20))
     wanted = [
         f"{prefix}{n}" for prefix in "RG" for n in numbers(rf"\b{prefix}(\d+)[.*]* ", PROTOCOL)
@@ -131,22 +175,67 @@ def test_every_numbered_rule_has_a_row() -> None:
     assert [int(row.rule.partition(":")[0]) for row in rows(section)] == interleavings
 
 
-def test_every_rule_that_the_code_cites_is_in_part_2() -> None:
-    sections = numbers(r"^## (\d+)\. ", PROTOCOL)
-    for path, text in sources():
-        for number in numbers(r"[Ii]nterleavings? (\d+)", text):
-            assert 1 <= number <= 19, f"{path}: interleaving {number}"
-        for number in numbers(r"section (\d+)\s+of\s+ARCHITECTURE.md", text):
-            assert number in sections, f"{path}: section {number}"
-        for number in numbers(r"ARCHITECTURE.md,\s+section (\d+)", text):
-            assert number in sections, f"{path}: section {number}"
-        for proposal in re.findall(r"\b(?:KIP|KAFKA)-\d+", text):
-            assert re.search(rf"\b{proposal}\b", PROTOCOL), f"{path}: {proposal} is not in part 2"
+def unresolved(text: str) -> list[str]:
+    """Citations in a source that no page of `docs` resolves. A citation may be broken over lines of
+    a comment, or of a patch."""
+    flat = re.sub(r"\s+(?:(?:#|//|\+|-)\s+)?", " ", text)
+    found = [
+        f"interleaving {number}"
+        for number in numbers(r"[Ii]nterleavings? (\d+)", flat)
+        if not 1 <= number <= 19
+    ]
+    for number, page in re.findall(r"[Ss]ection (\d+) of (docs/internals/[\w-]+\.md)", flat):
+        if not re.search(rf"^## {number}\. ", PAGES.get(page, ""), re.MULTILINE):
+            found.append(f"section {number} of {page}")
+    for title, page in re.findall(r'"([^"]+)" in (docs/internals/[\w-]+\.md)', flat):
+        if not re.search(rf"^##+ {re.escape(title)}$", PAGES.get(page, ""), re.MULTILINE):
+            found.append(f'"{title}" in {page}')
+    pages = re.findall(r"docs/\w+/[\w-]+\.md", flat)
+    found += [page for page in pages if not (ROOT / page).is_file()]
+    found += [
+        f"docs/adr/{number}"
+        for number in re.findall(r"docs/adr/(\d{4})", flat)
+        if not list((ROOT / "docs" / "adr").glob(f"{number}-*.md"))
+    ]
+    found += [
+        proposal
+        for proposal in re.findall(r"\b(?:KIP|KAFKA)-\d+", flat)
+        if not re.search(rf"\b{proposal}\b", PROTOCOL)
+    ]
+    return found
+
+
+def test_every_rule_that_the_code_cites_is_in_the_internals() -> None:
+    this = Path(__file__).relative_to(ROOT)
+    assert {p: u for p, text in sources() if p != this and (u := unresolved(text))} == {}
+
+
+def test_a_citation_without_its_rule_is_found() -> None:
+    right = """
+    (section 3 of
+    # docs/internals/protocol.md; interleaving 19 of docs/internals/interleavings.md; "Damaged
+    batches" in docs/internals/log-format.md; docs/adr/0001; KIP-101)
+    """
+    assert unresolved(right) == []
+    wrong = (
+        "section 6 of docs/internals/protocol.md",
+        "section 3 of docs/internals/votes.md",
+        "interleaving 20",
+        '"Votes" in docs/internals/protocol.md',
+        "docs/adr/9999",
+        "KIP-9999",
+    )
+    for citation in wrong:
+        assert unresolved(f"({citation})"), citation
 
 
 def test_no_source_cites_a_page_that_is_not_here() -> None:
-    """Rules are cited as "section 3 of ARCHITECTURE.md", or by interleaving or proposal."""
-    elsewhere = re.compile(r"known[-]gaps|docs[/]protocol|design('s)?,?\s+section\s+\d")
+    """Rules are cited as "section 3 of docs/internals/protocol.md", or by interleaving or
+    proposal; none of them is in the overview."""
+    elsewhere = re.compile(
+        r"known[-]gaps|docs[/]protocol|design('s)?,?\s+section\s+\d|[A]RCHITECTURE\.md\)|"
+        r"(section|interleavings?) \d+\s+of[\s#]+[A]RCHITECTURE|[A]RCHITECTURE\.md,\s+section"
+    )
     assert [str(path) for path, text in sources() if elsewhere.search(text)] == []
 
 

@@ -1,5 +1,5 @@
 """What follows from every write of a partition's key (interleavings 3 and 9 of
-ARCHITECTURE.md)."""
+docs/internals/interleavings.md)."""
 
 from __future__ import annotations
 

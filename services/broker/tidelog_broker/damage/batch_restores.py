@@ -1,6 +1,6 @@
 """A leader copies what it cannot read from its followers in sync ("Damaged batches" in
-ARCHITECTURE.md). It requests the batches in its answers to their fetches, and they come with the
-next ones (`DigestReports`); nobody else has to lead for that, and no log is cut."""
+docs/internals/log-format.md). It requests the batches in its answers to their fetches, and they
+come with the next ones (`DigestReports`). No other replica has to lead for that; no log is cut."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """The leader's side of the comparison of replicas: it compares what followers report with what it
-holds ("Replica digest" in ARCHITECTURE.md). What differs is reported, and never changed."""
+holds ("Replica digest" in docs/internals/protocol.md). What differs is reported, and never
+changed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Reports to the controller that this broker's disk rejects replicas, so that in-sync replicas
-on other brokers take over their leadership ("Failing disks" in ARCHITECTURE.md)."""
+on other brokers take over their leadership ("Failing disks" in docs/internals/protocol.md)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Ranges of offsets in which two replicas hold different committed batches ("Replica digest" in
-ARCHITECTURE.md). Each stands until the range is found equal, or is gone, or another broker leads
-the partition, which compares from then on; nothing is deleted for it.
+docs/internals/protocol.md). Each lasts until the range is found equal, or is gone, or another
+broker leads the partition, which compares from then on; nothing is deleted for it.
 
 `evidence/` has a file for each: `.diverged` while it stands, `.resolved` afterwards. Only the
 latter are deleted, EVIDENCE_RETENTION_MS after they were resolved, or the oldest beyond

@@ -1,5 +1,5 @@
 """Takes a damaged replica out of service, lets it resign, checks its log, and puts it back: its
-leader then repairs it (interleaving 9 of ARCHITECTURE.md).
+leader then repairs it (interleaving 9 of docs/internals/interleavings.md).
 
 In this order, because nothing may be cut before the store has it that this replica is not
 whole: found → out of service → marked on disk → resigned → checked → back, as a follower that

@@ -1,6 +1,6 @@
 """A damaged replica resigns: its broker itself takes it out of ISR and eligible set, or
 where it leads, or nobody does, notes there that it is not whole (interleaving 9 of
-ARCHITECTURE.md).
+docs/internals/interleavings.md).
 
 A compare-and-swap on the partition's key needs no controller, is durable before anything
 is cut, and the controller's watch sees it and elects another leader.

@@ -1,5 +1,5 @@
 """Whether what was set aside may be deleted: the last look at the metadata store before
-data goes for ever (interleaving 18 of ARCHITECTURE.md)."""
+data goes for ever (interleaving 18 of docs/internals/interleavings.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads around the sectors that a disk cannot read ("Damaged batches" in ARCHITECTURE.md).
+"""Reads around bad sectors of a disk ("Damaged batches" in docs/internals/log-format.md).
 
 What a bad sector held counts as damage of its batches, and of nothing else. Such a sector may stay
 unreadable whatever is written to it, so that the segment is copied to a new file before its damaged

@@ -1,5 +1,5 @@
 """Makes a damaged stretch of a segment unreadable without losing it or anything behind it
-("Damaged batches" in ARCHITECTURE.md).
+("Damaged batches" in docs/internals/log-format.md).
 
 The stretch gets the header of a sound frame that says so (`tidelog.batch.DAMAGED_CODEC`) and
 covers the same bytes and the same offsets. So offsets stay, indexes keep pointing at frames,

@@ -1,5 +1,5 @@
 """Makes the damaged batches of one segment unreadable while its log is in use: the only copy of a
-partition goes on being read and written ("Damaged batches" in ARCHITECTURE.md)."""
+partition goes on being read and written ("Damaged batches" in docs/internals/log-format.md)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """The producer states of a log, and their snapshots beside its segments (section 6 of
-ARCHITECTURE.md).
+docs/internals/log-format.md).
 
 A snapshot `<offset>.producers` holds the states as all batches below the offset made them;
 those after it are read from the headers of the batches. There is one at the start of each

@@ -1,5 +1,5 @@
-"""What is in a partition's directory when a log is opened (section 3 of ARCHITECTURE.md, "Whole or
-not").
+"""What is in a partition's directory when a log is opened ("Intact or not" in
+docs/internals/protocol.md).
 
 After a clean stop nothing is read but small files and the header of the last batch. After any
 other stop the segments from the recovery point on are read whole, and cut where they stop being

@@ -1,7 +1,7 @@
 """Opens a log anew whose disk or content has failed while the broker ran.
 
 Only after the replica has resigned: what is not sound is cut (interleaving 9 of
-ARCHITECTURE.md).
+docs/internals/interleavings.md).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """How the damage of a log is found and repaired while it is in use ("Damaged batches" in
-ARCHITECTURE.md)."""
+docs/internals/log-format.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which batches may take the place of an unreadable one ("Damaged batches" in ARCHITECTURE.md)."""
+"""Which batches may replace unreadable ones ("Damaged batches" in docs/internals/log-format.md)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """What a stopping broker still waits for (controlled shutdown, section 4 of
-ARCHITECTURE.md). Pure.
+docs/internals/protocol.md). Pure.
 
 By what the store says, and not by what was commanded: the broker stops when every
 decision that keeps its end from holding others up is durable.

@@ -1,10 +1,11 @@
-"""Keeps this broker registered under a lease (section 2 of ARCHITECTURE.md).
+"""Keeps this broker registered under a lease (section 2 of docs/internals/protocol.md).
 
 A registration is only ever created. A new incarnation first deletes its predecessor, if that is
 surely the dead process of the same data directory, before it opens its logs, which may take
 longer than a lease; and then creates its own in a second transaction, so that every incarnation
-has a creation revision of its own: the broker epoch (interleaving 1 of ARCHITECTURE.md). That
-transaction also binds the broker id to the data directory (`directory_binding`).
+has a creation revision of its own: the broker epoch (interleaving 1 of
+docs/internals/interleavings.md). That transaction also binds the broker id to the data directory
+(`directory_binding`).
 """
 
 from __future__ import annotations

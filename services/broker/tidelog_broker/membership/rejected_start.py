@@ -91,7 +91,7 @@ class RejectedStartReport:
         """Whether it did. Best effort, and bounded by REPORT_TIMEOUT_S.
 
         A store that was wiped or restored from a backup is not written to: its revision would grow
-        until no broker can tell that it fell back (interleaving 18 of ARCHITECTURE.md)."""
+        until no broker can tell that it fell back (interleaving 18)."""
         if rejected.cause is RejectionCause.STORE:
             return False
         try:

@@ -1,5 +1,5 @@
-"""Fencing and reconciling by leader epoch (section 3 of ARCHITECTURE.md; KIP-101, KIP-279,
-KIP-320)."""
+"""Fencing and reconciling by leader epoch (section 3 of docs/internals/protocol.md; KIP-101,
+KIP-279, KIP-320)."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Appended(NamedTuple):
 
 class FetchPosition(NamedTuple):
     """What a follower asks for, and must still hold true when the answer comes
-    (interleaving 6 of ARCHITECTURE.md).
+    (interleaving 6 of docs/internals/interleavings.md).
 
     `needs_producers`: its log is empty, begins above offset 0, and it does not know yet
     who wrote below."""

@@ -1,4 +1,4 @@
-"""How far a partition is committed (section 3 of ARCHITECTURE.md)."""
+"""How far a partition is committed (section 3 of docs/internals/protocol.md)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidelog.model import NO_OFFSET
 def counted_end(*, log_end: int, flushed_offset: int, synced: bool) -> int:
     """How far a replica counts, for high watermark and ISR alike: what it has taken, or
     with durability `synced` only what it has synced to disk (interleaving 9 of
-    ARCHITECTURE.md)."""
+    docs/internals/interleavings.md)."""
     return min(log_end, flushed_offset) if synced else log_end
 
 

@@ -1,5 +1,5 @@
 """Who is in sync: the pure rules by which a leader changes its ISR (section 3 of
-ARCHITECTURE.md)."""
+docs/internals/protocol.md)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class FollowerProgress(NamedTuple):
 
     `log_end_offset`, as far as it counts (`high_watermark.counted_end`), comes only from
     fetches in the leader's epoch and from one life of the follower's broker (interleaving
-    5 of ARCHITECTURE.md); NO_OFFSET: none yet.
+    5 of docs/internals/interleavings.md); NO_OFFSET: none yet.
 
     `session`: the one that told this, for which it stands until it tells anything else."""
 

@@ -1,5 +1,5 @@
 """What a follower cannot read of its own log and copies from its leader in place ("Damaged batches"
-in ARCHITECTURE.md).
+in docs/internals/log-format.md).
 
 It asks for the first such range as though its log ended there, so that the leader counts it for
 no more, and then for the next one. What lies behind stays: the leader may be unable to read that.

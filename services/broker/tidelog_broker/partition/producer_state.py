@@ -1,5 +1,5 @@
-"""What a partition knows of its idempotent producers (section 3 of ARCHITECTURE.md; KIP-98,
-KIP-360).
+"""What a partition knows of its idempotent producers (section 3 of docs/internals/protocol.md;
+KIP-98, KIP-360).
 
 A producer numbers its records by partition: the sequence of a batch is that of its first
 record, and after MAX_SEQUENCE comes 0 again. Whoever leads compares it with the last one

@@ -1,5 +1,5 @@
 """Digests of the batches in ranges of offsets, by which replicas compare what they hold
-("Replica digest" in ARCHITECTURE.md, docs/adr/0002). Pure.
+("Replica digest" in docs/internals/protocol.md, docs/adr/0002). Pure.
 
 The digest of a range is the sum, modulo 2^64, of one number for each batch whose base offset lies
 in it. That number is the product of the two checksums in the header, which cover the records, the

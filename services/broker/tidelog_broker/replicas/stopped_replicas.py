@@ -11,7 +11,7 @@ MAX_REMEMBERED = 10_000
 
 class StoppedReplicas:
     """The revision at which each was stopped: a command from before that must not bring it
-    back (interleaving 7 of ARCHITECTURE.md)."""
+    back (interleaving 7 of docs/internals/interleavings.md)."""
 
     def __init__(self) -> None:
         self._revisions: dict[ReplicaKey, int] = {}

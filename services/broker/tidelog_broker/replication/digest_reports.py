@@ -1,5 +1,5 @@
 """The follower's side of the comparison of replicas: which digests the next fetch reports ("Replica
-digest" in ARCHITECTURE.md)."""
+digest" in docs/internals/protocol.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The leader's side of fetch sessions (section 3 and interleaving 15 of ARCHITECTURE.md;
+"""The leader's side of fetch sessions (section 3 of docs/internals/protocol.md; interleaving 15;
 KIP-227): what each follower told last, and of which partitions it may have to be told.
 Pure.
 

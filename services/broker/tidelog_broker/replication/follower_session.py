@@ -1,4 +1,4 @@
-"""The follower's side of a fetch session (section 3 and interleaving 15 of ARCHITECTURE.md;
+"""The follower's side of a fetch session (section 3 of docs/internals/protocol.md; interleaving 15;
 KIP-227): what it has told one leader, and so what the next request may leave out. Pure."""
 
 from __future__ import annotations

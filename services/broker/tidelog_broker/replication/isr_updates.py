@@ -2,7 +2,7 @@
 transaction, one transaction at a time.
 
 A change without an answer stays pending in its partition and is written again until the
-key is known to have moved (interleaving 4 of ARCHITECTURE.md).
+key is known to have moved (interleaving 4 of docs/internals/interleavings.md).
 """
 
 from __future__ import annotations

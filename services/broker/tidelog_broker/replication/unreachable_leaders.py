@@ -1,5 +1,5 @@
 """Tells the controller which leaders do not answer this broker's fetches (section 4 of
-ARCHITECTURE.md)."""
+docs/internals/protocol.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ids of idempotent producers, out of the metadata store (section 2 of ARCHITECTURE.md).
+"""Ids of idempotent producers, out of the metadata store (section 2 of docs/internals/protocol.md).
 
 Nobody is ever given what somebody else was: a write whose answer is lost may have been
 applied, or may still be, so what it would have brought is given to nobody. A broker keeps

@@ -1,4 +1,4 @@
-"""Names of producers that nobody has used for long are given up (section 3 of ARCHITECTURE.md).
+"""Expires names of producers that were not used for long (section 3 of docs/internals/protocol.md).
 
 A name is used by whoever takes it, and for as long as its producer writes: both write its key.
 How long ago that was, revisions tell and no clock, for clocks jump and keys have none: the brokers

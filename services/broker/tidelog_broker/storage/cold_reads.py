@@ -1,5 +1,5 @@
 """Reads what is on the disk alone into memory, in threads, so that the event loop never waits
-for it (section 6 of ARCHITECTURE.md).
+for it (section 6 of docs/internals/log-format.md).
 
 What a fetch asks for and memory does not hold is read here a piece at a time, and thrown away:
 it is in the page cache then. Whoever waits for it is woken with each piece and asks again.

@@ -1,5 +1,5 @@
 """Which batches of this broker's logs are unreadable because this disk damaged them, and the bytes
-that were found there ("Damaged batches" in ARCHITECTURE.md).
+that were found there ("Damaged batches" in docs/internals/log-format.md).
 
 `evidence/` has a file for each stretch that was found damaged: a line of JSON that describes it,
 then its bytes. While the batch is unreadable here its name ends in `.unreadable`; once it was

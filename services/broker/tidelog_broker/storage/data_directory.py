@@ -1,4 +1,5 @@
-"""Whose data a directory holds, and since when it is intact (section 3 of ARCHITECTURE.md).
+"""Whose data a directory holds, and since when it is intact ("Intact or not" in
+docs/internals/protocol.md).
 
 A replica set is intact since a broker epoch when nothing that was written since has been
 lost. It stays intact over a clean stop, and over a crash of the process while the machine

@@ -1,5 +1,5 @@
 """All logs of a broker: where they lie, how they are opened, set aside and deleted, and
-which of them are out of service because they are damaged (section 3 of ARCHITECTURE.md)."""
+which are out of service because they are damaged (section 3 of docs/internals/protocol.md)."""
 
 from __future__ import annotations
 

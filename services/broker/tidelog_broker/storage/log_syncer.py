@@ -1,5 +1,5 @@
-"""Group commit of topics with durability `synced` (section 3 of ARCHITECTURE.md; interleaving 9 of
-ARCHITECTURE.md).
+"""Group commit of topics with durability `synced` (section 3 of docs/internals/protocol.md;
+interleaving 9).
 
 A log that has grown is synced at once; what is appended while its sync runs gathers for
 the next one. So a sync takes as many batches as came in the time of the one before, and

@@ -1,5 +1,6 @@
-"""The digests of a broker's replicas ("Replica digest" in ARCHITECTURE.md). Where memory does not
-have one, the headers of its batches are read from the disk, in threads, one range after another."""
+"""The digests of a broker's replicas ("Replica digest" in docs/internals/protocol.md). Where memory
+does not have one, the headers of its batches are read from the disk, in threads, one range after
+another."""
 
 from __future__ import annotations
 

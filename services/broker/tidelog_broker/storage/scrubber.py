@@ -1,5 +1,6 @@
-"""Checks every batch on the disk at a bounded rate, again and again ("Scrub" in ARCHITECTURE.md),
-so that a flipped bit is found before a reader or an election finds it.
+"""Checks every batch on the disk repeatedly, at a bounded rate ("Scrub" in
+docs/internals/log-format.md), so that a flipped bit is found before a reader or an election meets
+it.
 
 Damage goes the way of every other damage: the log itself reads the batch, and its replica
 resigns and is repaired, or, without other replicas, the batch alone becomes unreadable.

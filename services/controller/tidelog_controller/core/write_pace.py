@@ -1,5 +1,5 @@
 """How close to each other writes may come that nobody waits for in need (section 4 of
-ARCHITECTURE.md). Pure.
+docs/internals/protocol.md). Pure.
 
 A step of a move that copies has every replica follow anew, and so does a leader that hands over;
 an operation asks for many of them at once, and a wave of them would fill the brokers' processors:

@@ -1,6 +1,6 @@
 """Plans: which replicas partitions are to have, so that brokers hold equally many of them, and
 are the preferred leader of equally many partitions, with the least data moved (section 4 of
-ARCHITECTURE.md). Pure.
+docs/internals/protocol.md). Pure.
 
 All plans keep to the racks as placement does (`placement.py`): spread goes before balance, and
 within what it allows no broker that could take a replica has two fewer than one that holds it.

@@ -1,5 +1,5 @@
 """When a leader that lives is replaced, because its followers cannot reach it
-(section 4 of ARCHITECTURE.md). Pure.
+(section 4 of docs/internals/protocol.md). Pure.
 
 Below min ISR the high watermark stands still, so that the ISR and whoever is eligible hold
 every committed record, and one of them can lead without loss. Nothing is gained, though,

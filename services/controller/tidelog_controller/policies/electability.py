@@ -38,7 +38,7 @@ def is_running(broker_id: int, live: Mapping[int, LiveBroker]) -> bool:
 
 def is_whole(member: Member, live: Mapping[int, LiveBroker], rules: ElectionRules) -> bool:
     """Whether it is registered and has lost nothing since it was admitted (interleaving 2
-    of ARCHITECTURE.md)."""
+    of docs/internals/interleavings.md)."""
     broker = live.get(member.broker_id)
     if broker is None or member.broker_epoch == NOT_WHOLE:
         return False

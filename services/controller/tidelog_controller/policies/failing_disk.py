@@ -1,5 +1,5 @@
 """Which replica takes over from a leader whose disk rejects its log ("Failing disks" in
-ARCHITECTURE.md). Pure."""
+docs/internals/protocol.md). Pure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Which partitions should go back to their preferred leaders, and who leads in place of brokers
-in maintenance (section 4 of ARCHITECTURE.md). Pure.
+in maintenance (section 4 of docs/internals/protocol.md). Pure.
 
 Leaders gather on few brokers as others fail and come back. A broker that has lost more of the
 leaderships that prefer it than a threshold gets back those that it can have.

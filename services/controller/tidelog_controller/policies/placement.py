@@ -2,7 +2,7 @@
 
 Leaders go round the brokers. The other replicas of a broker's partitions lie at a
 distance that grows from round to round, so that all survivors share the load of a
-dead broker (section 4 of ARCHITECTURE.md).
+dead broker (section 4 of docs/internals/protocol.md).
 
 No two replicas of a partition are in one rack while there are racks enough, and where there
 are not, none holds two more than another that could. What balance is left then:

@@ -1,5 +1,5 @@
 """How a partition is moved to other replicas ("Moving a partition", section 4 of
-ARCHITECTURE.md). A pure function of its state, the live brokers and what is wanted.
+docs/internals/protocol.md). A pure function of its state, the live brokers and what is wanted.
 
 Three writes of the partition's key, each decided by what the key says and by nothing else, so
 that any controller goes on from any of them:

@@ -1,5 +1,5 @@
 """Who leads a partition when nobody can lead it without loss (interleaving 11 of
-ARCHITECTURE.md). Pure.
+docs/internals/interleavings.md). Pure.
 
 Only a partition that has no leader is recovered: then no replica appends or follows, and
 what was asked about a log at the key's revision still holds when the election is written

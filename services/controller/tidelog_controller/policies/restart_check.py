@@ -1,5 +1,5 @@
-"""What stopping a broker now would do to each of its partitions (section 4 of ARCHITECTURE.md).
-Pure.
+"""What stopping a broker now would do to each of its partitions (section 4 of
+docs/internals/protocol.md). Pure.
 
 It supposes a controlled shutdown, which hands leaderships over before it ends, and that nothing
 else changes meanwhile.

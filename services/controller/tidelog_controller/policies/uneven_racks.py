@@ -1,4 +1,4 @@
-"""Placement over racks of different sizes (section 4 of ARCHITECTURE.md). Pure.
+"""Placement over racks of different sizes (section 4 of docs/internals/protocol.md). Pure.
 
 No formula of a partition's number alone is both spread and balanced here. So the partitions of
 a topic are placed one after the other, and each takes the racks and brokers that are furthest

@@ -1,5 +1,5 @@
 """Requests that add partitions to a topic and remove its last ones, and the intents that they
-leave (section H of the design that ARCHITECTURE.md names).
+leave (part H of the controller-based design in docs/internals/rules-and-tests.md).
 
 One write changes the number of partitions in the topic's key and leaves an intent beside it.
 What follows (replicas for new partitions, the end of removed ones) is the controller's, whoever

@@ -1,5 +1,5 @@
 """Admin requests for recovery, from their check to their reply (interleaving 11 of
-ARCHITECTURE.md).
+docs/internals/interleavings.md).
 
 A request writes durable consents, one for each partition without a leader; elections use
 them up, in the same transaction, whichever controller holds them. Here it is seen when

@@ -2,7 +2,8 @@
 each partition of the topic is checked off the event loop, or some partitions in each step.
 
 The topic's key is what changes; brokers take it from there. The min ISR in force is a field of
-each partition's key, which the controller brings up to date (interleaving 3 of ARCHITECTURE.md).
+each partition's key, which the controller brings up to date (interleaving 3 of
+docs/internals/interleavings.md).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """The connection to one life of a broker: commands go through it, and its end is how a
-crash is noticed at once (section 4 of ARCHITECTURE.md)."""
+crash is noticed at once (section 4 of docs/internals/protocol.md)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Ranges of offsets. Pure.
 
 Two records are the same one where topic id, partition, leader epoch and offset are the same
-(section 3 of ARCHITECTURE.md), so that what was archived is known by spans of these.
+(section 3 of docs/internals/protocol.md), so that what was archived is known by spans of these.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Whole brokers with a `synced` topic, one of whose disks fails to sync (interleaving 9 of
-ARCHITECTURE.md)."""
+docs/internals/interleavings.md)."""
 
 from pathlib import Path
 

@@ -1,5 +1,5 @@
 """Durability `synced`: a replica counts as far as its log is on the disk (interleaving 9
-of ARCHITECTURE.md)."""
+of docs/internals/interleavings.md)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Fetch sessions as the leader serves them: what counts and what is answered of partitions
-that a request leaves out (interleaving 15 of ARCHITECTURE.md)."""
+that a request leaves out (interleaving 15 of docs/internals/interleavings.md)."""
 
 import asyncio
 from collections.abc import Callable, Sequence

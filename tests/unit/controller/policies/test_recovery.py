@@ -1,4 +1,4 @@
-"""Elections at the price of records (interleaving 11 of ARCHITECTURE.md)."""
+"""Elections at the price of records (interleaving 11 of docs/internals/interleavings.md)."""
 
 from __future__ import annotations
 
