@@ -129,9 +129,7 @@ def broken_links(page: Path, text: str) -> list[str]:
     for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", text):
         name, _, anchor = target.partition("#")
         linked = page.parent / name if name else page
-        if not linked.exists():
-            broken.append(target)
-        elif anchor and anchor not in anchors(linked.read_text()):
+        if not linked.exists() or (anchor and anchor not in anchors(linked.read_text())):
             broken.append(target)
     return broken
 
