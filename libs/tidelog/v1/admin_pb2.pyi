@@ -27,37 +27,37 @@ class _OperationKind:
 class _OperationKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OperationKind.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     OPERATION_KIND_UNSPECIFIED: _OperationKind.ValueType  # 0
-    """Of a newer version."""
+    """A kind of a newer release."""
     OPERATION_KIND_REASSIGNMENT: _OperationKind.ValueType  # 1
-    """By Reassign."""
+    """Started by Reassign."""
     OPERATION_KIND_REBALANCE: _OperationKind.ValueType  # 2
-    """By Rebalance."""
+    """Started by Rebalance."""
     OPERATION_KIND_BROKERS_ADD: _OperationKind.ValueType  # 3
-    """By AddBrokers."""
+    """Started by AddBrokers."""
     OPERATION_KIND_BROKERS_REMOVE: _OperationKind.ValueType  # 4
-    """By RemoveBrokers."""
+    """Started by RemoveBrokers."""
     OPERATION_KIND_SET_REPLICATION_FACTOR: _OperationKind.ValueType  # 5
-    """By SetReplicationFactor."""
+    """Started by SetReplicationFactor."""
     OPERATION_KIND_REVERSAL: _OperationKind.ValueType  # 6
-    """By ReverseOperation, of another operation."""
+    """Started by ReverseOperation, to reverse another operation."""
 
 class OperationKind(_OperationKind, metaclass=_OperationKindEnumTypeWrapper):
-    """What an operation was asked for as."""
+    """The RPC that started an operation."""
 
 OPERATION_KIND_UNSPECIFIED: OperationKind.ValueType  # 0
-"""Of a newer version."""
+"""A kind of a newer release."""
 OPERATION_KIND_REASSIGNMENT: OperationKind.ValueType  # 1
-"""By Reassign."""
+"""Started by Reassign."""
 OPERATION_KIND_REBALANCE: OperationKind.ValueType  # 2
-"""By Rebalance."""
+"""Started by Rebalance."""
 OPERATION_KIND_BROKERS_ADD: OperationKind.ValueType  # 3
-"""By AddBrokers."""
+"""Started by AddBrokers."""
 OPERATION_KIND_BROKERS_REMOVE: OperationKind.ValueType  # 4
-"""By RemoveBrokers."""
+"""Started by RemoveBrokers."""
 OPERATION_KIND_SET_REPLICATION_FACTOR: OperationKind.ValueType  # 5
-"""By SetReplicationFactor."""
+"""Started by SetReplicationFactor."""
 OPERATION_KIND_REVERSAL: OperationKind.ValueType  # 6
-"""By ReverseOperation, of another operation."""
+"""Started by ReverseOperation, to reverse another operation."""
 Global___OperationKind: _TypeAlias = OperationKind  # noqa: Y015
 
 class _OperationState:
@@ -67,33 +67,37 @@ class _OperationState:
 class _OperationStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OperationState.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     OPERATION_STATE_UNSPECIFIED: _OperationState.ValueType  # 0
-    """Of a newer version."""
+    """A state of a newer release."""
     OPERATION_STATE_RUNNING: _OperationState.ValueType  # 1
-    """Its moves wait their turn, are made, or are done."""
+    """The operation has waiting, active or completed moves, and has not ended."""
     OPERATION_STATE_CANCELLING: _OperationState.ValueType  # 2
-    """Its moves under way go back."""
+    """The operation returns its active moves to the original replicas."""
     OPERATION_STATE_DONE: _OperationState.ValueType  # 3
-    """Every partition has the replicas that it was to have."""
+    """The operation has ended: every partition has its target replicas."""
     OPERATION_STATE_CANCELLED: _OperationState.ValueType  # 4
-    """Nothing of it is under way any more; what was done has stayed."""
+    """The operation has ended after a cancellation: no move is active, and completed moves
+    remain.
+    """
     OPERATION_STATE_FAILED: _OperationState.ValueType  # 5
-    """It has ended, and some of its moves were not made; `reason` says why."""
+    """The operation has ended without some of its moves; `reason` says why."""
 
 class OperationState(_OperationState, metaclass=_OperationStateEnumTypeWrapper):
-    """How an operation stands."""
+    """The state of an operation."""
 
 OPERATION_STATE_UNSPECIFIED: OperationState.ValueType  # 0
-"""Of a newer version."""
+"""A state of a newer release."""
 OPERATION_STATE_RUNNING: OperationState.ValueType  # 1
-"""Its moves wait their turn, are made, or are done."""
+"""The operation has waiting, active or completed moves, and has not ended."""
 OPERATION_STATE_CANCELLING: OperationState.ValueType  # 2
-"""Its moves under way go back."""
+"""The operation returns its active moves to the original replicas."""
 OPERATION_STATE_DONE: OperationState.ValueType  # 3
-"""Every partition has the replicas that it was to have."""
+"""The operation has ended: every partition has its target replicas."""
 OPERATION_STATE_CANCELLED: OperationState.ValueType  # 4
-"""Nothing of it is under way any more; what was done has stayed."""
+"""The operation has ended after a cancellation: no move is active, and completed moves
+remain.
+"""
 OPERATION_STATE_FAILED: OperationState.ValueType  # 5
-"""It has ended, and some of its moves were not made; `reason` says why."""
+"""The operation has ended without some of its moves; `reason` says why."""
 Global___OperationState: _TypeAlias = OperationState  # noqa: Y015
 
 class _MoveState:
@@ -103,32 +107,32 @@ class _MoveState:
 class _MoveStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_MoveState.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     MOVE_STATE_UNSPECIFIED: _MoveState.ValueType  # 0
-    """Of a newer version."""
+    """A state of a newer release."""
     MOVE_STATE_WAITING: _MoveState.ValueType  # 1
-    """Not begun."""
+    """The move has not started."""
     MOVE_STATE_ACTIVE: _MoveState.ValueType  # 2
-    """New replicas are added, and yet to be in sync."""
+    """The new replicas are added and are not all in sync yet."""
     MOVE_STATE_DONE: _MoveState.ValueType  # 3
-    """The partition has the replicas that it was to have."""
+    """The partition has its target replicas."""
     MOVE_STATE_DROPPED: _MoveState.ValueType  # 4
-    """Goes back, or has gone back, or never began, in an operation that was cancelled; or
-    its topic is gone.
+    """The operation was cancelled and the move is being reverted, was reverted or never started;
+    or the topic was deleted.
     """
 
 class MoveState(_MoveState, metaclass=_MoveStateEnumTypeWrapper):
-    """How one move stands."""
+    """The state of one move."""
 
 MOVE_STATE_UNSPECIFIED: MoveState.ValueType  # 0
-"""Of a newer version."""
+"""A state of a newer release."""
 MOVE_STATE_WAITING: MoveState.ValueType  # 1
-"""Not begun."""
+"""The move has not started."""
 MOVE_STATE_ACTIVE: MoveState.ValueType  # 2
-"""New replicas are added, and yet to be in sync."""
+"""The new replicas are added and are not all in sync yet."""
 MOVE_STATE_DONE: MoveState.ValueType  # 3
-"""The partition has the replicas that it was to have."""
+"""The partition has its target replicas."""
 MOVE_STATE_DROPPED: MoveState.ValueType  # 4
-"""Goes back, or has gone back, or never began, in an operation that was cancelled; or
-its topic is gone.
+"""The operation was cancelled and the move is being reverted, was reverted or never started;
+or the topic was deleted.
 """
 Global___MoveState: _TypeAlias = MoveState  # noqa: Y015
 
@@ -139,29 +143,33 @@ class _RestartEffect:
 class _RestartEffectEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RestartEffect.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     RESTART_EFFECT_UNSPECIFIED: _RestartEffect.ValueType  # 0
-    """Of a newer version."""
+    """An effect of a newer release."""
     RESTART_EFFECT_UNAVAILABLE: _RestartEffect.ValueType  # 1
-    """Nobody could lead it, without loss of records."""
+    """No replica could lead the partition without loss of records."""
     RESTART_EFFECT_UNDER_MIN_ISR: _RestartEffect.ValueType  # 2
-    """Fewer replicas than min_insync_replicas would be in sync: acks=all is refused."""
+    """Fewer replicas than min_insync_replicas would be in sync: the leader would reject
+    acks=all.
+    """
     RESTART_EFFECT_LAST_REPLICA: _RestartEffect.ValueType  # 3
-    """One replica alone would be left in sync."""
+    """A single replica would be left in sync."""
     RESTART_EFFECT_LEADER_MOVES: _RestartEffect.ValueType  # 4
-    """Only its leader changes."""
+    """Only the leader of the partition would change."""
 
 class RestartEffect(_RestartEffect, metaclass=_RestartEffectEnumTypeWrapper):
-    """What would happen to a partition if a broker were stopped."""
+    """The effect of stopping a broker on a partition."""
 
 RESTART_EFFECT_UNSPECIFIED: RestartEffect.ValueType  # 0
-"""Of a newer version."""
+"""An effect of a newer release."""
 RESTART_EFFECT_UNAVAILABLE: RestartEffect.ValueType  # 1
-"""Nobody could lead it, without loss of records."""
+"""No replica could lead the partition without loss of records."""
 RESTART_EFFECT_UNDER_MIN_ISR: RestartEffect.ValueType  # 2
-"""Fewer replicas than min_insync_replicas would be in sync: acks=all is refused."""
+"""Fewer replicas than min_insync_replicas would be in sync: the leader would reject
+acks=all.
+"""
 RESTART_EFFECT_LAST_REPLICA: RestartEffect.ValueType  # 3
-"""One replica alone would be left in sync."""
+"""A single replica would be left in sync."""
 RESTART_EFFECT_LEADER_MOVES: RestartEffect.ValueType  # 4
-"""Only its leader changes."""
+"""Only the leader of the partition would change."""
 Global___RestartEffect: _TypeAlias = RestartEffect  # noqa: Y015
 
 class _BrokerStatus:
@@ -171,30 +179,30 @@ class _BrokerStatus:
 class _BrokerStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_BrokerStatus.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     BROKER_STATUS_UNSPECIFIED: _BrokerStatus.ValueType  # 0
-    """Of a newer version."""
+    """A state of a newer release."""
     BROKER_STATUS_RUNNING: _BrokerStatus.ValueType  # 1
-    """Registered, and takes part."""
+    """Registered and in service."""
     BROKER_STATUS_STOPPING: _BrokerStatus.ValueType  # 2
-    """Registered, and hands over before it stops."""
+    """Registered, and transferring its leaderships before it stops."""
     BROKER_STATUS_GONE: _BrokerStatus.ValueType  # 3
     """Not registered."""
 
 class BrokerStatus(_BrokerStatus, metaclass=_BrokerStatusEnumTypeWrapper):
-    """How a broker's process stands."""
+    """The state of a broker's process."""
 
 BROKER_STATUS_UNSPECIFIED: BrokerStatus.ValueType  # 0
-"""Of a newer version."""
+"""A state of a newer release."""
 BROKER_STATUS_RUNNING: BrokerStatus.ValueType  # 1
-"""Registered, and takes part."""
+"""Registered and in service."""
 BROKER_STATUS_STOPPING: BrokerStatus.ValueType  # 2
-"""Registered, and hands over before it stops."""
+"""Registered, and transferring its leaderships before it stops."""
 BROKER_STATUS_GONE: BrokerStatus.ValueType  # 3
 """Not registered."""
 Global___BrokerStatus: _TypeAlias = BrokerStatus  # noqa: Y015
 
 @_typing.final
 class CreateTopicRequest(_message.Message):
-    """A topic as it is to be. All of it is checked before anything is created."""
+    """The topic to create. The controller validates the entire request before it creates anything."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -227,36 +235,39 @@ class CreateTopicRequest(_message.Message):
     ASSIGNMENT_FIELD_NUMBER: _builtins.int
     OPERATION_ID_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
-    """1 to 200 characters of [a-zA-Z0-9._-], and not "." or "..", else
-    INVALID_TOPIC_NAME; one that no other topic has, else TOPIC_ALREADY_EXISTS or
-    TOPIC_BEING_DELETED.
+    """Topic name: 1 to 200 characters of [a-zA-Z0-9._-], but not "." or "..", else
+    INVALID_TOPIC_NAME. It must be unused, else TOPIC_ALREADY_EXISTS or TOPIC_BEING_DELETED.
     """
     partitions: _builtins.int
-    """1 to 100,000, else INVALID_PARTITION_COUNT. With an assignment, 0 or its length."""
+    """Number of partitions: 1 to 100,000, else INVALID_PARTITION_COUNT. With an assignment: 0 or
+    the length of the assignment.
+    """
     replication_factor: _builtins.int
-    """Replicas of each partition: 1 to the number of running brokers that take new
-    replicas, else INVALID_REPLICATION_FACTOR. With an assignment, 0 or the length of
-    each of its entries.
+    """Number of replicas of each partition: 1 to the number of running brokers that accept new
+    replicas, else INVALID_REPLICATION_FACTOR. With an assignment: 0 or the length of each of
+    its entries.
     """
     dry_run: _builtins.bool
-    """The answer's assignment is what this request would be given now; sent as
-    `assignment` it is what will be.
+    """Validates only. The response has the assignment that this request would get now; to create
+    exactly that, the caller sends it as `assignment`.
     """
     timeout_ms: _builtins.int
+    """Maximum time in milliseconds to wait for the replicas; 0: 30,000. See AdminService."""
     operation_id: _builtins.str
-    """Kept with the topic: the same request that names the id of the topic that there is
-    waits for the same creation.
+    """Id stored with the topic; see AdminService. If the topic exists with this operation id,
+    the same request waits for its creation.
     """
     @_builtins.property
     def config(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Keys and values as in docs/reference/configuration.md (Topics), else
-        INVALID_CONFIG; what is absent has its default.
+        """Configuration keys and values from docs/reference/configuration.md (Topics), else
+        INVALID_CONFIG. A missing key has its default value.
         """
 
     @_builtins.property
     def assignment(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaAssignment]:
-        """The replicas of each partition, in order, chosen by hand; empty: the controller
-        places them. At most 1,000 partitions; else INVALID_ASSIGNMENT says what is wrong.
+        """Replicas of each partition, in order of partitions, for at most 1,000 partitions; else
+        INVALID_ASSIGNMENT, whose message says what is wrong. Empty: the controller places the
+        replicas.
         """
 
     def __init__(
@@ -288,7 +299,7 @@ class ReplicaAssignment(_message.Message):
     REPLICAS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Broker ids, distinct; the first is the preferred leader."""
+        """Distinct broker ids; the first is the preferred leader."""
 
     def __init__(
         self,
@@ -305,7 +316,7 @@ Global___ReplicaAssignment: _TypeAlias = ReplicaAssignment  # noqa: Y015
 
 @_typing.final
 class CreateTopicResponse(_message.Message):
-    """What became of a CreateTopicRequest."""
+    """The result of a CreateTopicRequest."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -314,21 +325,23 @@ class CreateTopicResponse(_message.Message):
     PENDING_BROKERS_FIELD_NUMBER: _builtins.int
     ASSIGNMENT_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.str
-    """Names this topic and no later one of the same name: 22 characters of base64url.
-    Empty with dry_run and with an error, unless the topic was created and only its
-    replicas were not placed in time.
+    """Unique id of this topic: 22 characters of base64url. A later topic of the same name has
+    another id. Empty with dry_run and with an error, except if the topic was created and only
+    its replicas were not placed in time.
     """
     @_builtins.property
-    def error(self) -> _errors_pb2.Error: ...
+    def error(self) -> _errors_pb2.Error:
+        """Unset: the topic was created, or with dry_run could be created."""
+
     @_builtins.property
     def pending_brokers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Brokers that have not acknowledged the start of their replicas in time, or have died. They
-        go on by themselves.
+        """Ids of brokers that died, or that did not acknowledge the start of their replicas in time.
+        They continue without another request.
         """
 
     @_builtins.property
     def assignment(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaAssignment]:
-        """With dry_run: the replicas of each partition, in order."""
+        """With dry_run: the replicas of each partition, in order of partitions."""
 
     def __init__(
         self,
@@ -348,8 +361,8 @@ Global___CreateTopicResponse: _TypeAlias = CreateTopicResponse  # noqa: Y015
 
 @_typing.final
 class DeleteTopicRequest(_message.Message):
-    """Which topic is to go. One that is being deleted already may be named again: the
-    answer then waits for the same end.
+    """The topic to delete. A repeated request for a topic that is being deleted waits for the same
+    end.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -360,14 +373,19 @@ class DeleteTopicRequest(_message.Message):
     DRY_RUN_FIELD_NUMBER: _builtins.int
     EXPECTED_REVISION_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
-    """UNKNOWN_TOPIC_OR_PARTITION where there is none of this name."""
+    """Topic name; UNKNOWN_TOPIC_OR_PARTITION if no topic has it."""
     topic_id: _builtins.str
-    """Where set, refused with UNKNOWN_TOPIC_ID unless the topic still has this id."""
+    """Expected topic id. The controller rejects the request with UNKNOWN_TOPIC_ID if the topic
+    has another id. Empty: not checked.
+    """
     timeout_ms: _builtins.int
+    """Maximum time in milliseconds to wait for the deletion; 0: 30,000. See AdminService."""
     dry_run: _builtins.bool
-    """The answer says what would be deleted."""
+    """Validates only. The response has what would be deleted."""
     expected_revision: _builtins.int
-    """Of the topic. What has changed it before its deletion began is compared with, too."""
+    """Expected revision of the topic; 0: not checked. See AdminService. The controller no longer
+    checks it once the deletion of the topic has started.
+    """
     def __init__(
         self,
         *,
@@ -387,7 +405,7 @@ Global___DeleteTopicRequest: _TypeAlias = DeleteTopicRequest  # noqa: Y015
 
 @_typing.final
 class DeleteTopicResponse(_message.Message):
-    """What became of a DeleteTopicRequest."""
+    """The result of a DeleteTopicRequest."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -396,19 +414,21 @@ class DeleteTopicResponse(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     BROKERS_FIELD_NUMBER: _builtins.int
     partitions: _builtins.int
-    """With dry_run: how many partitions there are, and the brokers that hold replicas."""
+    """With dry_run: the number of partitions of the topic."""
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
-        """Unset, with no pending_brokers: the topic is gone. REQUEST_TIMED_OUT: it is not
-        yet; a deletion that has begun goes on by itself.
+        """Unset, without pending_brokers: the topic is deleted. REQUEST_TIMED_OUT: it is not deleted
+        yet; a started deletion continues without another request.
         """
 
     @_builtins.property
     def pending_brokers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Brokers that have not deleted their replicas in time. The deletion goes on."""
+        """Ids of brokers that did not delete their replicas in time. The deletion continues."""
 
     @_builtins.property
-    def brokers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def brokers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """With dry_run: the ids of the brokers that hold replicas of the topic."""
+
     def __init__(
         self,
         *,
@@ -427,8 +447,8 @@ Global___DeleteTopicResponse: _TypeAlias = DeleteTopicResponse  # noqa: Y015
 
 @_typing.final
 class DescribeTopicsRequest(_message.Message):
-    """Which topics are to be described. Paged by partitions: a topic that does not end on a
-    page goes on on the next one, with the same head.
+    """A query for topics. A page counts partitions: a topic that does not fit on a page continues
+    on the next page, with the same topic fields.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -439,14 +459,18 @@ class DescribeTopicsRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     internal: _builtins.bool
-    """Where `topics` is empty: also those that the cluster keeps for itself."""
+    """If `topics` is empty: includes the cluster's internal topics."""
     without_partitions: _builtins.bool
-    """Heads alone; then a page counts topics."""
+    """Omits the partitions. A page then counts topics."""
     page_size: _builtins.int
+    """Maximum number of partitions, or topics, per page; 0: 100. See AdminService."""
     page_token: _builtins.str
+    """Page to return; empty: the first one. See AdminService."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """UNKNOWN_TOPIC_OR_PARTITION where there is none of a name; empty: all."""
+        """Names of topics to describe; empty: all. UNKNOWN_TOPIC_OR_PARTITION if no topic has one of
+        the names.
+        """
 
     def __init__(
         self,
@@ -467,7 +491,7 @@ Global___DescribeTopicsRequest: _TypeAlias = DescribeTopicsRequest  # noqa: Y015
 
 @_typing.final
 class DescribeTopicsResponse(_message.Message):
-    """The topics of one page."""
+    """One page of topics."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -475,11 +499,14 @@ class DescribeTopicsResponse(_message.Message):
     TOPICS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
+    """Value of page_token for the next page; empty: this is the last page."""
     @_builtins.property
-    def error(self) -> _errors_pb2.Error: ...
+    def error(self) -> _errors_pb2.Error:
+        """Unset: the query succeeded."""
+
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicDetails]:
-        """Ordered by name."""
+        """Topics of this page, ordered by name."""
 
     def __init__(
         self,
@@ -498,7 +525,7 @@ Global___DescribeTopicsResponse: _TypeAlias = DescribeTopicsResponse  # noqa: Y0
 
 @_typing.final
 class TopicDetails(_message.Message):
-    """A topic."""
+    """The properties of a topic."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -513,25 +540,28 @@ class TopicDetails(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     INTERNAL_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
+    """Topic name."""
     topic_id: _builtins.str
+    """Unique id of this topic: 22 characters of base64url."""
     partition_count: _builtins.int
+    """Number of partitions."""
     replication_factor: _builtins.int
-    """Of new partitions."""
+    """Number of replicas of new partitions."""
     revision: _builtins.int
-    """As `expected_revision` of requests about the topic."""
+    """Revision of the topic, for `expected_revision` of requests."""
     deleting: _builtins.bool
-    """It is being deleted."""
+    """The topic is being deleted."""
     partitions_being_removed: _builtins.int
-    """How many partitions beyond `partition_count` are being removed."""
+    """Number of partitions beyond `partition_count` that are being removed."""
     internal: _builtins.bool
-    """The cluster's own."""
+    """The topic is internal to the cluster."""
     @_builtins.property
     def config(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConfigEntry]:
-        """Every key, ordered, with the value in force."""
+        """All configuration keys, ordered, with their effective values."""
 
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionDetails]:
-        """Those of this page, ordered."""
+        """Partitions of this page, in ascending order."""
 
     def __init__(
         self,
@@ -567,13 +597,15 @@ class ConfigEntry(_message.Message):
     DEFAULT_VALUE_FIELD_NUMBER: _builtins.int
     DESCRIPTION_FIELD_NUMBER: _builtins.int
     key: _builtins.str
+    """Configuration key."""
     value: _builtins.str
-    """In force; empty: none, which the description explains."""
+    """Effective value; empty: no value. The description explains what that means."""
     is_set: _builtins.bool
-    """Set for this topic; otherwise the value is the default."""
+    """The value is set for this topic; otherwise it is the default."""
     default_value: _builtins.str
+    """Default value; empty: no value."""
     description: _builtins.str
-    """What the key does, in a sentence."""
+    """Description of the key, in one sentence."""
     def __init__(
         self,
         *,
@@ -593,7 +625,7 @@ Global___ConfigEntry: _TypeAlias = ConfigEntry  # noqa: Y015
 
 @_typing.final
 class PartitionDetails(_message.Message):
-    """A partition as its key in the metadata store has it."""
+    """A partition, as stored in its key in the metadata store."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -608,32 +640,34 @@ class PartitionDetails(_message.Message):
     MOVE_FIELD_NUMBER: _builtins.int
     UNCLEAN_LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     partition: _builtins.int
-    """From 0."""
+    """Partition number, from 0."""
     leader: _builtins.int
-    """-1: none."""
+    """Broker id of the leader; -1: none."""
     leader_epoch: _builtins.int
-    """-1: there was none."""
+    """Leader epoch; -1: there was no election."""
     min_isr: _builtins.int
-    """The min_insync_replicas in force."""
+    """Effective min_insync_replicas."""
     revision: _builtins.int
-    """Of the partition's key."""
+    """Revision of the partition's key."""
     unclean_leader_epoch: _builtins.int
     """Leader epoch of the last unclean election; -1: there was none."""
     @_builtins.property
     def replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Broker ids; the first is preferred. While it moves: those it began with, then those
-        that are added. Empty: not placed yet.
+        """Broker ids of the assigned replicas; the first is the preferred leader. During a
+        reassignment the original replicas come first, then the added ones. Empty: not placed yet.
         """
 
     @_builtins.property
-    def isr(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def isr(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Broker ids of the in-sync replicas."""
+
     @_builtins.property
     def eligible(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Out of sync, and yet known to hold every committed record."""
+        """Broker ids of replicas that are out of sync but known to hold every committed record."""
 
     @_builtins.property
     def move(self) -> Global___PartitionMove:
-        """Set while it moves."""
+        """Reassignment in progress; unset: none."""
 
     def __init__(
         self,
@@ -659,7 +693,7 @@ Global___PartitionDetails: _TypeAlias = PartitionDetails  # noqa: Y015
 
 @_typing.final
 class PartitionMove(_message.Message):
-    """How a partition moves now."""
+    """A reassignment of a partition in progress."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -667,13 +701,14 @@ class PartitionMove(_message.Message):
     ORIGINAL_FIELD_NUMBER: _builtins.int
     TARGET_FIELD_NUMBER: _builtins.int
     operation_id: _builtins.str
+    """Id of the operation that reassigns the partition."""
     @_builtins.property
     def original(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The replicas that it began with."""
+        """Broker ids of the replicas before the reassignment."""
 
     @_builtins.property
     def target(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Those that it is to have."""
+        """Broker ids of the replicas after the reassignment."""
 
     def __init__(
         self,
@@ -692,7 +727,7 @@ Global___PartitionMove: _TypeAlias = PartitionMove  # noqa: Y015
 
 @_typing.final
 class AlterTopicConfigRequest(_message.Message):
-    """What a topic's configuration is to become."""
+    """The changes to a topic's configuration."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -724,22 +759,27 @@ class AlterTopicConfigRequest(_message.Message):
     DRY_RUN_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
-    """UNKNOWN_TOPIC_OR_PARTITION where there is none of this name."""
+    """Topic name; UNKNOWN_TOPIC_OR_PARTITION if no topic has it."""
     topic_id: _builtins.str
-    """Where set, refused with UNKNOWN_TOPIC_ID unless the topic still has this id."""
+    """Expected topic id. The controller rejects the request with UNKNOWN_TOPIC_ID if the topic
+    has another id. Empty: not checked.
+    """
     expected_revision: _builtins.int
+    """Expected revision of the topic; 0: not checked. See AdminService."""
     dry_run: _builtins.bool
+    """Validates only. The response has the changes."""
     timeout_ms: _builtins.int
+    """Maximum time in milliseconds to wait for the brokers; 0: 30,000. See AdminService."""
     @_builtins.property
     def set(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Keys to set, as in CreateTopicRequest; others stay as they are. INVALID_CONFIG, also for
-        a durability of synced where it was replicated: replicas count for records then that
-        they have never synced.
+        """Keys to set, as in CreateTopicRequest; other keys keep their values. INVALID_CONFIG also
+        if durability would change from replicated to synced: replicas would then count for
+        records that they have never synced.
         """
 
     @_builtins.property
     def unset(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Keys to give their default again."""
+        """Keys to reset to their default values."""
 
     def __init__(
         self,
@@ -762,7 +802,7 @@ Global___AlterTopicConfigRequest: _TypeAlias = AlterTopicConfigRequest  # noqa: 
 
 @_typing.final
 class AlterTopicConfigResponse(_message.Message):
-    """What became of an AlterTopicConfigRequest."""
+    """The result of an AlterTopicConfigRequest."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -771,17 +811,20 @@ class AlterTopicConfigResponse(_message.Message):
     REVISION_FIELD_NUMBER: _builtins.int
     PENDING_BROKERS_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
-    """The topic's revision now."""
+    """Current revision of the topic."""
     @_builtins.property
-    def error(self) -> _errors_pb2.Error: ...
+    def error(self) -> _errors_pb2.Error:
+        """Unset: the request succeeded."""
+
     @_builtins.property
     def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConfigChange]:
-        """What it changes, ordered by key; empty: all is as asked for already."""
+        """Changed keys, in ascending order; empty: all keys already have the requested values."""
 
     @_builtins.property
     def pending_brokers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Brokers that have not acknowledged a changed min_insync_replicas in time. They go on by
-        themselves. All other keys take effect as brokers watch the metadata store.
+        """Ids of brokers that did not acknowledge a changed min_insync_replicas in time. They
+        continue without another request. All other keys take effect when a broker receives the
+        change from its watch of the metadata store.
         """
 
     def __init__(
@@ -802,7 +845,7 @@ Global___AlterTopicConfigResponse: _TypeAlias = AlterTopicConfigResponse  # noqa
 
 @_typing.final
 class ConfigChange(_message.Message):
-    """One key that changes."""
+    """The change of one configuration key."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -810,9 +853,11 @@ class ConfigChange(_message.Message):
     BEFORE_FIELD_NUMBER: _builtins.int
     AFTER_FIELD_NUMBER: _builtins.int
     key: _builtins.str
+    """Configuration key."""
     before: _builtins.str
-    """In force before; empty: none."""
+    """Effective value before the change; empty: no value."""
     after: _builtins.str
+    """Effective value after the change; empty: no value."""
     def __init__(
         self,
         *,
@@ -830,7 +875,7 @@ Global___ConfigChange: _TypeAlias = ConfigChange  # noqa: Y015
 
 @_typing.final
 class AddPartitionsRequest(_message.Message):
-    """How many partitions a topic is to have."""
+    """The new number of partitions of a topic."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -842,18 +887,24 @@ class AddPartitionsRequest(_message.Message):
     DRY_RUN_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
-    """UNKNOWN_TOPIC_OR_PARTITION where there is none of this name."""
+    """Topic name; UNKNOWN_TOPIC_OR_PARTITION if no topic has it."""
     topic_id: _builtins.str
+    """Expected topic id; empty: not checked."""
     partitions: _builtins.int
-    """In all, up to 100,000: more than there are, else INVALID_PARTITION_COUNT; as many as
-    there are: all is done already.
+    """New total number of partitions, at most 100,000. It must be greater than the current
+    number, else INVALID_PARTITION_COUNT; if equal, nothing is left to do.
     """
     expected_revision: _builtins.int
+    """Expected revision of the topic; 0: not checked. See AdminService."""
     dry_run: _builtins.bool
+    """Validates only. The response has the assignment."""
     timeout_ms: _builtins.int
+    """Maximum time in milliseconds to wait for the replicas; 0: 30,000. See AdminService."""
     @_builtins.property
     def assignment(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaAssignment]:
-        """The replicas of each new partition, in order, as in CreateTopicRequest."""
+        """Replicas of each new partition, in order of partitions, as in CreateTopicRequest. Empty:
+        the controller places the replicas.
+        """
 
     def __init__(
         self,
@@ -876,7 +927,7 @@ Global___AddPartitionsRequest: _TypeAlias = AddPartitionsRequest  # noqa: Y015
 
 @_typing.final
 class AddPartitionsResponse(_message.Message):
-    """What became of an AddPartitionsRequest."""
+    """The result of an AddPartitionsRequest."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -886,20 +937,22 @@ class AddPartitionsResponse(_message.Message):
     REVISION_FIELD_NUMBER: _builtins.int
     ASSIGNMENT_FIELD_NUMBER: _builtins.int
     added: _builtins.int
-    """How many were, or with dry_run would be, added."""
+    """Number of partitions that were added, or with dry_run would be added."""
     revision: _builtins.int
-    """The topic's revision now."""
+    """Current revision of the topic."""
     @_builtins.property
-    def error(self) -> _errors_pb2.Error: ...
+    def error(self) -> _errors_pb2.Error:
+        """Unset: the request succeeded."""
+
     @_builtins.property
     def pending_brokers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Brokers that have not acknowledged the start of their replicas in time, or have died. They
-        go on by themselves.
+        """Ids of brokers that died, or that did not acknowledge the start of their replicas in time.
+        They continue without another request.
         """
 
     @_builtins.property
     def assignment(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaAssignment]:
-        """With dry_run: the replicas of each new partition, in order."""
+        """With dry_run: the replicas of each new partition, in order of partitions."""
 
     def __init__(
         self,
@@ -920,8 +973,8 @@ Global___AddPartitionsResponse: _TypeAlias = AddPartitionsResponse  # noqa: Y015
 
 @_typing.final
 class RemovePartitionsRequest(_message.Message):
-    """How many partitions a topic is to keep: the first ones. The others are deleted with
-    their data.
+    """The number of partitions that a topic keeps. The first partitions remain; the others are
+    deleted with their data.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -934,19 +987,21 @@ class RemovePartitionsRequest(_message.Message):
     DRY_RUN_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
-    """UNKNOWN_TOPIC_OR_PARTITION where there is none of this name."""
+    """Topic name; UNKNOWN_TOPIC_OR_PARTITION if no topic has it."""
     topic_id: _builtins.str
+    """Expected topic id; empty: not checked."""
     partitions: _builtins.int
-    """To keep: at least 1 and fewer than there are, else INVALID_PARTITION_COUNT; as many
-    as there are: all is done already.
+    """Number of partitions to keep: at least 1 and less than the current number, else
+    INVALID_PARTITION_COUNT; if equal, nothing is left to do.
     """
     confirm_topic: _builtins.str
-    """The topic's name once more, as a confirmation; else NOT_CONFIRMED. Not asked for with
-    dry_run.
-    """
+    """Topic name, repeated as a confirmation; else NOT_CONFIRMED. Not required with dry_run."""
     expected_revision: _builtins.int
+    """Expected revision of the topic; 0: not checked. See AdminService."""
     dry_run: _builtins.bool
+    """Validates only. The response has what would be removed."""
     timeout_ms: _builtins.int
+    """Maximum time in milliseconds to wait for the removal; 0: 30,000. See AdminService."""
     def __init__(
         self,
         *,
@@ -968,7 +1023,7 @@ Global___RemovePartitionsRequest: _TypeAlias = RemovePartitionsRequest  # noqa: 
 
 @_typing.final
 class RemovePartitionsResponse(_message.Message):
-    """What became of a RemovePartitionsRequest."""
+    """The result of a RemovePartitionsRequest."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -978,20 +1033,22 @@ class RemovePartitionsResponse(_message.Message):
     REVISION_FIELD_NUMBER: _builtins.int
     BROKERS_FIELD_NUMBER: _builtins.int
     removed: _builtins.int
-    """How many were, or with dry_run would be, removed."""
+    """Number of partitions that were removed, or with dry_run would be removed."""
     revision: _builtins.int
-    """The topic's revision now."""
+    """Current revision of the topic."""
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
-        """REQUEST_TIMED_OUT: they are not gone yet; a removal that has begun goes on by itself."""
+        """Unset: the request succeeded. REQUEST_TIMED_OUT: the partitions are not removed yet; a
+        started removal continues without another request.
+        """
 
     @_builtins.property
     def pending_brokers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Brokers that have not deleted their replicas in time. The removal goes on."""
+        """Ids of brokers that did not delete their replicas in time. The removal continues."""
 
     @_builtins.property
     def brokers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """With dry_run: the brokers that hold replicas of what would go."""
+        """With dry_run: the ids of the brokers that hold replicas of these partitions."""
 
     def __init__(
         self,
@@ -1012,7 +1069,7 @@ Global___RemovePartitionsResponse: _TypeAlias = RemovePartitionsResponse  # noqa
 
 @_typing.final
 class Move(_message.Message):
-    """A partition that is to have other replicas, or the same in another order."""
+    """A change of a partition's replicas or of their order."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1022,20 +1079,24 @@ class Move(_message.Message):
     ORIGINAL_FIELD_NUMBER: _builtins.int
     TARGET_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
+    """Topic name."""
     topic_id: _builtins.str
-    """Where set in a request, refused with UNKNOWN_TOPIC_ID unless the topic still has it."""
+    """Expected topic id in a request: the controller rejects the move with UNKNOWN_TOPIC_ID if
+    the topic has another id. Empty: not checked.
+    """
     partition: _builtins.int
-    """From 0."""
+    """Partition number, from 0."""
     @_builtins.property
     def original(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The replicas before. Where set in a request, refused with REVISION_CONFLICT unless the
-        partition still has these: the moves of a dry run can be run exactly as shown.
+        """Broker ids of the replicas before the move. In a request, the controller rejects the move
+        with REVISION_CONFLICT if the partition has other replicas, so a caller can run the moves
+        of a dry run exactly as shown. Empty: not checked.
         """
 
     @_builtins.property
     def target(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The replicas after: distinct and registered, else INVALID_ASSIGNMENT or
-        UNKNOWN_BROKER. The first is the preferred leader.
+        """Broker ids of the replicas after the move; the first is the preferred leader. They must be
+        distinct and registered, else INVALID_ASSIGNMENT or UNKNOWN_BROKER.
         """
 
     def __init__(
@@ -1057,7 +1118,7 @@ Global___Move: _TypeAlias = Move  # noqa: Y015
 
 @_typing.final
 class Plan(_message.Message):
-    """What an operation does."""
+    """The plan of an operation."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1070,33 +1131,33 @@ class Plan(_message.Message):
     WARNINGS_FIELD_NUMBER: _builtins.int
     DIGEST_FIELD_NUMBER: _builtins.int
     move_count: _builtins.int
-    """Partitions whose replicas change, if only in order."""
+    """Number of partitions whose replicas change, or only the order of their replicas."""
     replicas_added: _builtins.int
-    """Replicas that are copied to a broker that had none."""
+    """Number of replicas to copy to a broker that has no replica of the partition."""
     leaders_changed: _builtins.int
-    """Partitions whose preferred leader changes."""
+    """Number of partitions whose preferred leader changes."""
     minimum_replicas_added: _builtins.int
-    """The fewest replicas that any plan would have to copy to balance as well; unset for
-    moves by hand.
+    """Minimum number of replicas that any plan with an equal balance has to copy; unset for
+    moves chosen by the caller.
     """
     digest: _builtins.str
-    """Of the moves: plans with the same moves have the same. As `expected_plan` of the request
-    that is to carry this plan out and no other.
+    """Digest of the moves: plans with the same moves have the same digest. A request with this
+    value as `expected_plan` carries out this plan and no other.
     """
     @_builtins.property
     def moves(self) -> _containers.RepeatedCompositeFieldContainer[Global___Move]:
-        """Ordered by topic and partition. A dry run has all of them, an operation that begins
-        none: DescribeOperation has them in pages.
+        """Moves, ordered by topic and partition. A dry run returns all of them. The response that
+        starts an operation has none; DescribeOperation returns them in pages.
         """
 
     @_builtins.property
     def brokers(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokerShare]:
-        """Each broker that has replicas before or after, ordered by id."""
+        """Brokers that have replicas before or after the plan, ordered by id."""
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What speaks against it and does not forbid it, as replicas that share a rack although
-        there are racks enough. For a person.
+        """Disadvantages of the plan that do not prevent it, for people. Example: replicas share a
+        rack although there are enough racks.
         """
 
     def __init__(
@@ -1123,7 +1184,7 @@ Global___Plan: _TypeAlias = Plan  # noqa: Y015
 
 @_typing.final
 class BrokerShare(_message.Message):
-    """A broker's share before and after a plan."""
+    """The share of a broker before and after a plan."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1133,11 +1194,15 @@ class BrokerShare(_message.Message):
     LEADERS_BEFORE_FIELD_NUMBER: _builtins.int
     LEADERS_AFTER_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
+    """Broker id."""
     replicas_before: _builtins.int
+    """Number of replicas before the plan."""
     replicas_after: _builtins.int
+    """Number of replicas after the plan."""
     leaders_before: _builtins.int
-    """Partitions that prefer it as their leader."""
+    """Number of partitions whose preferred leader is this broker, before the plan."""
     leaders_after: _builtins.int
+    """Number of partitions whose preferred leader is this broker, after the plan."""
     def __init__(
         self,
         *,
@@ -1157,8 +1222,8 @@ Global___BrokerShare: _TypeAlias = BrokerShare  # noqa: Y015
 
 @_typing.final
 class Operation(_message.Message):
-    """Something that was asked for and takes its time. It stands in the metadata store: any
-    controller goes on with it.
+    """A requested change that takes time. It is stored in the metadata store, so any controller
+    can continue it.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -1176,27 +1241,35 @@ class Operation(_message.Message):
     PROGRESS_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
     operation_id: _builtins.str
+    """Operation id, from the caller or assigned by the controller."""
     kind: Global___OperationKind.ValueType
+    """RPC that started the operation."""
     state: Global___OperationState.ValueType
+    """State of the operation."""
     reason: _builtins.str
-    """Why it failed or was cancelled, and by whom; while it runs, what it waits for. For a
-    person.
+    """Reason for the failure or the cancellation, and the caller that cancelled. For a running
+    operation: what it waits for. For people.
     """
     request: _builtins.str
-    """What was asked, as JSON, for a person."""
+    """The request as JSON, for people."""
     requested_by: _builtins.str
-    """As `tidelog-requested-by` said; empty: nothing was said."""
+    """Value of `tidelog-requested-by`; empty: not sent."""
     requested_from: _builtins.str
-    """The address that the request came from, behind that which `tidelog-requested-from` said."""
+    """Address of the connection of the request, after the value of `tidelog-requested-from` if
+    there is one.
+    """
     requested_at_ms: _builtins.int
-    """Wall clock, milliseconds since 1970."""
+    """Time of the request by the controller's wall clock, in milliseconds since 1970."""
     ended_at_ms: _builtins.int
-    """0: it has not ended."""
+    """Time at which the operation ended, in milliseconds since 1970; 0: it has not ended."""
     trace_id: _builtins.str
+    """W3C trace id of the request; empty: none."""
     revision: _builtins.int
-    """As `expected_revision` of requests about it."""
+    """Revision of the operation, for `expected_revision` of requests."""
     @_builtins.property
-    def progress(self) -> Global___OperationProgress: ...
+    def progress(self) -> Global___OperationProgress:
+        """Progress of the moves."""
+
     def __init__(
         self,
         *,
@@ -1223,7 +1296,7 @@ Global___Operation: _TypeAlias = Operation  # noqa: Y015
 
 @_typing.final
 class OperationProgress(_message.Message):
-    """How far an operation has come."""
+    """The progress of an operation."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1239,31 +1312,37 @@ class OperationProgress(_message.Message):
     BYTES_PER_SECOND_FIELD_NUMBER: _builtins.int
     MOVES_UNMEASURED_FIELD_NUMBER: _builtins.int
     moves: _builtins.int
+    """Number of moves."""
     moves_done: _builtins.int
-    """Partitions that have the replicas they were to have."""
+    """Number of completed moves: the partition has its target replicas."""
     moves_active: _builtins.int
-    """Begun, and not done."""
+    """Number of moves that have started and are not completed."""
     moves_dropped: _builtins.int
-    """Given up: cancelled, or of a topic that is gone."""
+    """Number of moves that were dropped: they were cancelled, or their topic was deleted."""
     replicas_to_add: _builtins.int
-    """Replicas to be copied, and those that are."""
+    """Number of replicas to copy."""
     replicas_added: _builtins.int
+    """Number of replicas that are copied."""
     estimated_end_ms: _builtins.int
-    """When the last move will be done if the rest goes as fast as what is done has gone, wall
-    clock: by bytes where they are known, else by replicas; 0: nobody can tell yet.
+    """Estimated completion of the last move by wall clock, in milliseconds since 1970. The
+    estimate assumes that the rest is as fast as the completed part, by bytes if they are
+    known, else by replicas. 0: no estimate yet.
     """
     bytes_to_copy: _builtins.int
-    """Of the logs as they are now, which writes go on to lengthen, for each replica to be
-    copied; of a move that is done, as the log was then.
+    """Total size of the logs to copy, in bytes, counted once for each replica to copy. It is the
+    current size, which grows with writes. For a completed move it is the size at completion.
     """
     bytes_copied: _builtins.int
-    """Of these, what new replicas hold."""
+    """Part of bytes_to_copy that the new replicas hold, in bytes."""
     bytes_per_second: _builtins.int
-    """Over about the last minute; 0: nothing was copied, or too little time has passed to tell."""
+    """Copy rate of about the last minute, in bytes per second; 0: nothing was copied, or too
+    little time has passed.
+    """
     moves_unmeasured: _builtins.int
-    """Moves that copy replicas and of which no leader has told the bytes: the sums above leave
-    them out. Leaders are asked when an operation is described, and not when it is listed; of
-    one that has ended this says how many were never known.
+    """Number of moves that copy replicas and for which no leader has reported bytes; the sums
+    above exclude them. The controller queries leaders when it describes an operation, and not
+    when it lists operations. For an ended operation: the number of moves whose bytes were
+    never known.
     """
     def __init__(
         self,
@@ -1290,7 +1369,7 @@ Global___OperationProgress: _TypeAlias = OperationProgress  # noqa: Y015
 
 @_typing.final
 class ReassignRequest(_message.Message):
-    """Moves chosen by hand."""
+    """The moves that the caller chose."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1299,11 +1378,16 @@ class ReassignRequest(_message.Message):
     DRY_RUN_FIELD_NUMBER: _builtins.int
     EXPECTED_PLAN_FIELD_NUMBER: _builtins.int
     operation_id: _builtins.str
+    """Operation id; empty: the controller assigns one. See AdminService."""
     dry_run: _builtins.bool
+    """Validates only. The response has the plan."""
     expected_plan: _builtins.str
+    """Digest of the expected plan; empty: not checked. See AdminService."""
     @_builtins.property
     def moves(self) -> _containers.RepeatedCompositeFieldContainer[Global___Move]:
-        """1 to 100,000, each partition once. PARTITION_BUSY where another operation moves one."""
+        """1 to 100,000 moves; a partition may appear only once. PARTITION_BUSY if another operation
+        moves one of the partitions.
+        """
 
     def __init__(
         self,
@@ -1323,7 +1407,7 @@ Global___ReassignRequest: _TypeAlias = ReassignRequest  # noqa: Y015
 
 @_typing.final
 class ReassignResponse(_message.Message):
-    """What became of a ReassignRequest."""
+    """The result of a ReassignRequest."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1331,13 +1415,17 @@ class ReassignResponse(_message.Message):
     OPERATION_FIELD_NUMBER: _builtins.int
     PLAN_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def error(self) -> _errors_pb2.Error: ...
-    @_builtins.property
-    def operation(self) -> Global___Operation:
-        """Unset with dry_run and with an error."""
+    def error(self) -> _errors_pb2.Error:
+        """Unset: the request succeeded."""
 
     @_builtins.property
-    def plan(self) -> Global___Plan: ...
+    def operation(self) -> Global___Operation:
+        """The started operation; unset with dry_run and with an error."""
+
+    @_builtins.property
+    def plan(self) -> Global___Plan:
+        """Plan of the operation; only a dry run returns its moves."""
+
     def __init__(
         self,
         *,
@@ -1355,8 +1443,9 @@ Global___ReassignResponse: _TypeAlias = ReassignResponse  # noqa: Y015
 
 @_typing.final
 class RebalanceRequest(_message.Message):
-    """All partitions of all topics, over the running brokers that hold replicas or were added,
-    and were not removed since. One that has only registered takes part once it is added.
+    """A rebalance of all partitions of all topics. The participating brokers are the running
+    brokers that hold replicas or were added, and were not removed since. A broker that is only
+    registered participates after AddBrokers.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -1365,8 +1454,11 @@ class RebalanceRequest(_message.Message):
     DRY_RUN_FIELD_NUMBER: _builtins.int
     EXPECTED_PLAN_FIELD_NUMBER: _builtins.int
     operation_id: _builtins.str
+    """Operation id; empty: the controller assigns one. See AdminService."""
     dry_run: _builtins.bool
+    """Validates only. The response has the plan."""
     expected_plan: _builtins.str
+    """Digest of the expected plan; empty: not checked. See AdminService."""
     def __init__(
         self,
         *,
@@ -1384,7 +1476,7 @@ Global___RebalanceRequest: _TypeAlias = RebalanceRequest  # noqa: Y015
 
 @_typing.final
 class RebalanceResponse(_message.Message):
-    """What became of a RebalanceRequest."""
+    """The result of a RebalanceRequest."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1392,13 +1484,19 @@ class RebalanceResponse(_message.Message):
     OPERATION_FIELD_NUMBER: _builtins.int
     PLAN_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def error(self) -> _errors_pb2.Error: ...
-    @_builtins.property
-    def operation(self) -> Global___Operation:
-        """Unset with dry_run and with an error. With an empty plan it is done at once."""
+    def error(self) -> _errors_pb2.Error:
+        """Unset: the request succeeded."""
 
     @_builtins.property
-    def plan(self) -> Global___Plan: ...
+    def operation(self) -> Global___Operation:
+        """The started operation; unset with dry_run and with an error. An operation with an empty
+        plan is completed at once.
+        """
+
+    @_builtins.property
+    def plan(self) -> Global___Plan:
+        """Plan of the operation; only a dry run returns its moves."""
+
     def __init__(
         self,
         *,
@@ -1416,10 +1514,9 @@ Global___RebalanceResponse: _TypeAlias = RebalanceResponse  # noqa: Y015
 
 @_typing.final
 class AddBrokersRequest(_message.Message):
-    """Brokers that are to have their share, besides those that take part already (see
-    RebalanceRequest). Partitions that are created, of new topics or of old ones, are placed on
-    a broker from its registration on; nothing that there is moves to it before it is added,
-    unless Reassign names it.
+    """The brokers to add to the participating ones (see RebalanceRequest). A registered broker
+    gets replicas of newly created partitions, of new and existing topics. Existing replicas
+    move to it only after it is added, or if Reassign names it.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -1429,11 +1526,16 @@ class AddBrokersRequest(_message.Message):
     DRY_RUN_FIELD_NUMBER: _builtins.int
     EXPECTED_PLAN_FIELD_NUMBER: _builtins.int
     operation_id: _builtins.str
+    """Operation id; empty: the controller assigns one. See AdminService."""
     dry_run: _builtins.bool
+    """Validates only. The response has the plan."""
     expected_plan: _builtins.str
+    """Digest of the expected plan; empty: not checked. See AdminService."""
     @_builtins.property
     def broker_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Running, else UNKNOWN_BROKER. One that was removed takes new replicas again."""
+        """Ids of running brokers, else UNKNOWN_BROKER. A broker that was removed accepts new
+        replicas again.
+        """
 
     def __init__(
         self,
@@ -1453,7 +1555,7 @@ Global___AddBrokersRequest: _TypeAlias = AddBrokersRequest  # noqa: Y015
 
 @_typing.final
 class AddBrokersResponse(_message.Message):
-    """What became of an AddBrokersRequest."""
+    """The result of an AddBrokersRequest."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1461,13 +1563,17 @@ class AddBrokersResponse(_message.Message):
     OPERATION_FIELD_NUMBER: _builtins.int
     PLAN_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def error(self) -> _errors_pb2.Error: ...
-    @_builtins.property
-    def operation(self) -> Global___Operation:
-        """Unset with dry_run and with an error."""
+    def error(self) -> _errors_pb2.Error:
+        """Unset: the request succeeded."""
 
     @_builtins.property
-    def plan(self) -> Global___Plan: ...
+    def operation(self) -> Global___Operation:
+        """The started operation; unset with dry_run and with an error."""
+
+    @_builtins.property
+    def plan(self) -> Global___Plan:
+        """Plan of the operation; only a dry run returns its moves."""
+
     def __init__(
         self,
         *,
@@ -1485,8 +1591,9 @@ Global___AddBrokersResponse: _TypeAlias = AddBrokersResponse  # noqa: Y015
 
 @_typing.final
 class RemoveBrokersRequest(_message.Message):
-    """Brokers that are to hold nothing. NOT_ENOUGH_BROKERS where the others that take part (see
-    RebalanceRequest) could not keep a topic's factor, which it names.
+    """The brokers from which to move all replicas. NOT_ENOUGH_BROKERS if the other participating
+    brokers (see RebalanceRequest) could not hold a topic's replication factor; the error names
+    the topic.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -1496,11 +1603,14 @@ class RemoveBrokersRequest(_message.Message):
     DRY_RUN_FIELD_NUMBER: _builtins.int
     EXPECTED_PLAN_FIELD_NUMBER: _builtins.int
     operation_id: _builtins.str
+    """Operation id; empty: the controller assigns one. See AdminService."""
     dry_run: _builtins.bool
+    """Validates only. The response has the plan."""
     expected_plan: _builtins.str
+    """Digest of the expected plan; empty: not checked. See AdminService."""
     @_builtins.property
     def broker_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Running or dead, else UNKNOWN_BROKER."""
+        """Ids of running or dead brokers, else UNKNOWN_BROKER."""
 
     def __init__(
         self,
@@ -1520,7 +1630,7 @@ Global___RemoveBrokersRequest: _TypeAlias = RemoveBrokersRequest  # noqa: Y015
 
 @_typing.final
 class RemoveBrokersResponse(_message.Message):
-    """What became of a RemoveBrokersRequest."""
+    """The result of a RemoveBrokersRequest."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1528,15 +1638,19 @@ class RemoveBrokersResponse(_message.Message):
     OPERATION_FIELD_NUMBER: _builtins.int
     PLAN_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def error(self) -> _errors_pb2.Error: ...
+    def error(self) -> _errors_pb2.Error:
+        """Unset: the request succeeded."""
+
     @_builtins.property
     def operation(self) -> Global___Operation:
-        """Unset with dry_run and with an error. When it is done the brokers may be stopped for
-        good.
+        """The started operation; unset with dry_run and with an error. When it is completed, the
+        brokers can be stopped permanently.
         """
 
     @_builtins.property
-    def plan(self) -> Global___Plan: ...
+    def plan(self) -> Global___Plan:
+        """Plan of the operation; only a dry run returns its moves."""
+
     def __init__(
         self,
         *,
@@ -1554,7 +1668,7 @@ Global___RemoveBrokersResponse: _TypeAlias = RemoveBrokersResponse  # noqa: Y015
 
 @_typing.final
 class SetReplicationFactorRequest(_message.Message):
-    """Topics that are to have another number of replicas."""
+    """The new replication factor of topics."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1564,15 +1678,19 @@ class SetReplicationFactorRequest(_message.Message):
     DRY_RUN_FIELD_NUMBER: _builtins.int
     EXPECTED_PLAN_FIELD_NUMBER: _builtins.int
     replication_factor: _builtins.int
-    """INVALID_REPLICATION_FACTOR where too few brokers take part (see RebalanceRequest), or it
-    is below a topic's own min_insync_replicas.
+    """Number of replicas of each partition. INVALID_REPLICATION_FACTOR if too few brokers
+    participate (see RebalanceRequest), or if it is below the min_insync_replicas that is set
+    for a topic.
     """
     operation_id: _builtins.str
+    """Operation id; empty: the controller assigns one. See AdminService."""
     dry_run: _builtins.bool
+    """Validates only. The response has the plan."""
     expected_plan: _builtins.str
+    """Digest of the expected plan; empty: not checked. See AdminService."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """At least one. UNKNOWN_TOPIC_OR_PARTITION where there is none of a name."""
+        """Topic names, at least one. UNKNOWN_TOPIC_OR_PARTITION if no topic has one of the names."""
 
     def __init__(
         self,
@@ -1593,7 +1711,7 @@ Global___SetReplicationFactorRequest: _TypeAlias = SetReplicationFactorRequest  
 
 @_typing.final
 class SetReplicationFactorResponse(_message.Message):
-    """What became of a SetReplicationFactorRequest."""
+    """The result of a SetReplicationFactorRequest."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1601,13 +1719,17 @@ class SetReplicationFactorResponse(_message.Message):
     OPERATION_FIELD_NUMBER: _builtins.int
     PLAN_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def error(self) -> _errors_pb2.Error: ...
-    @_builtins.property
-    def operation(self) -> Global___Operation:
-        """Unset with dry_run and with an error."""
+    def error(self) -> _errors_pb2.Error:
+        """Unset: the request succeeded."""
 
     @_builtins.property
-    def plan(self) -> Global___Plan: ...
+    def operation(self) -> Global___Operation:
+        """The started operation; unset with dry_run and with an error."""
+
+    @_builtins.property
+    def plan(self) -> Global___Plan:
+        """Plan of the operation; only a dry run returns its moves."""
+
     def __init__(
         self,
         *,
@@ -1625,15 +1747,15 @@ Global___SetReplicationFactorResponse: _TypeAlias = SetReplicationFactorResponse
 
 @_typing.final
 class Throttle(_message.Message):
-    """How fast moves may carry data."""
+    """The bandwidth limit of moves."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     BYTES_PER_SECOND_FIELD_NUMBER: _builtins.int
     bytes_per_second: _builtins.int
-    """What each broker may send to replicas that are added by moves, and what each may
-    receive as such; unset: without bound. At least 1,024. Replicas in sync are never
-    slowed.
+    """Maximum rate, in bytes per second, at which each broker sends to replicas that moves add,
+    and at which each broker receives as such a replica. At least 1,024; unset: unlimited.
+    In-sync replicas are never throttled.
     """
     def __init__(
         self,
@@ -1652,7 +1774,7 @@ Global___Throttle: _TypeAlias = Throttle  # noqa: Y015
 
 @_typing.final
 class SetThrottleRequest(_message.Message):
-    """The bound from now on."""
+    """The new bandwidth limit of moves."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1660,9 +1782,13 @@ class SetThrottleRequest(_message.Message):
     EXPECTED_REVISION_FIELD_NUMBER: _builtins.int
     DRY_RUN_FIELD_NUMBER: _builtins.int
     expected_revision: _builtins.int
+    """Expected revision of the limit; 0: not checked. See AdminService."""
     dry_run: _builtins.bool
+    """Validates only."""
     @_builtins.property
-    def throttle(self) -> Global___Throttle: ...
+    def throttle(self) -> Global___Throttle:
+        """Limit to set; without bytes_per_second: unlimited."""
+
     def __init__(
         self,
         *,
@@ -1680,7 +1806,7 @@ Global___SetThrottleRequest: _TypeAlias = SetThrottleRequest  # noqa: Y015
 
 @_typing.final
 class SetThrottleResponse(_message.Message):
-    """What became of a SetThrottleRequest."""
+    """The result of a SetThrottleRequest."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1688,11 +1814,15 @@ class SetThrottleResponse(_message.Message):
     BEFORE_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
-    """Of the bound; 0: it was never set."""
+    """Revision of the limit; 0: it was never set."""
     @_builtins.property
-    def error(self) -> _errors_pb2.Error: ...
+    def error(self) -> _errors_pb2.Error:
+        """Unset: the request succeeded."""
+
     @_builtins.property
-    def before(self) -> Global___Throttle: ...
+    def before(self) -> Global___Throttle:
+        """Limit before the request."""
+
     def __init__(
         self,
         *,
@@ -1710,7 +1840,7 @@ Global___SetThrottleResponse: _TypeAlias = SetThrottleResponse  # noqa: Y015
 
 @_typing.final
 class DescribeThrottleRequest(_message.Message):
-    """Asks for the bound."""
+    """A query for the bandwidth limit of moves."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1727,7 +1857,7 @@ Global___DescribeThrottleRequest: _TypeAlias = DescribeThrottleRequest  # noqa: 
 
 @_typing.final
 class DescribeThrottleResponse(_message.Message):
-    """The bound that stands."""
+    """The current bandwidth limit of moves."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1735,11 +1865,15 @@ class DescribeThrottleResponse(_message.Message):
     THROTTLE_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
-    """As `expected_revision` of SetThrottle; 0: it was never set."""
+    """Revision of the limit, for `expected_revision` of SetThrottle; 0: it was never set."""
     @_builtins.property
-    def error(self) -> _errors_pb2.Error: ...
+    def error(self) -> _errors_pb2.Error:
+        """Unset: the query succeeded."""
+
     @_builtins.property
-    def throttle(self) -> Global___Throttle: ...
+    def throttle(self) -> Global___Throttle:
+        """Current limit."""
+
     def __init__(
         self,
         *,
@@ -1757,7 +1891,7 @@ Global___DescribeThrottleResponse: _TypeAlias = DescribeThrottleResponse  # noqa
 
 @_typing.final
 class ListOperationsRequest(_message.Message):
-    """Which operations are to be listed."""
+    """A query for operations."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1766,14 +1900,18 @@ class ListOperationsRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
+    """Maximum number of operations per page; 0: 100. See AdminService."""
     page_token: _builtins.str
+    """Page to return; empty: the first one. See AdminService."""
     @_builtins.property
     def states(self) -> _containers.RepeatedScalarFieldContainer[Global___OperationState.ValueType]:
-        """Of these states; empty: of all. INVALID_REQUEST where one is not known here."""
+        """States to include; empty: all. INVALID_REQUEST if the controller does not know one of
+        them.
+        """
 
     @_builtins.property
     def kinds(self) -> _containers.RepeatedScalarFieldContainer[Global___OperationKind.ValueType]:
-        """Of these kinds; empty: of all. INVALID_REQUEST where one is not known here."""
+        """Kinds to include; empty: all. INVALID_REQUEST if the controller does not know one of them."""
 
     def __init__(
         self,
@@ -1793,7 +1931,7 @@ Global___ListOperationsRequest: _TypeAlias = ListOperationsRequest  # noqa: Y015
 
 @_typing.final
 class ListOperationsResponse(_message.Message):
-    """The operations of one page."""
+    """One page of operations."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1801,11 +1939,14 @@ class ListOperationsResponse(_message.Message):
     OPERATIONS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
+    """Value of page_token for the next page; empty: this is the last page."""
     @_builtins.property
-    def error(self) -> _errors_pb2.Error: ...
+    def error(self) -> _errors_pb2.Error:
+        """Unset: the query succeeded."""
+
     @_builtins.property
     def operations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Operation]:
-        """The newest first."""
+        """Operations of this page, newest first."""
 
     def __init__(
         self,
@@ -1824,7 +1965,7 @@ Global___ListOperationsResponse: _TypeAlias = ListOperationsResponse  # noqa: Y0
 
 @_typing.final
 class DescribeOperationRequest(_message.Message):
-    """Which operation is to be described."""
+    """A query for one operation."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1832,10 +1973,13 @@ class DescribeOperationRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     operation_id: _builtins.str
-    """UNKNOWN_OPERATION where there is none, or one that ended long ago."""
+    """Operation id; UNKNOWN_OPERATION if no operation has it, or if the operation ended long
+    ago.
+    """
     page_size: _builtins.int
-    """Of its moves."""
+    """Maximum number of moves per page; 0: 100. See AdminService."""
     page_token: _builtins.str
+    """Page of moves to return; empty: the first one. See AdminService."""
     def __init__(
         self,
         *,
@@ -1853,7 +1997,7 @@ Global___DescribeOperationRequest: _TypeAlias = DescribeOperationRequest  # noqa
 
 @_typing.final
 class DescribeOperationResponse(_message.Message):
-    """An operation, and one page of its moves."""
+    """An operation and one page of its moves."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1862,13 +2006,18 @@ class DescribeOperationResponse(_message.Message):
     MOVES_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
+    """Value of page_token for the next page; empty: this is the last page."""
     @_builtins.property
-    def error(self) -> _errors_pb2.Error: ...
+    def error(self) -> _errors_pb2.Error:
+        """Unset: the query succeeded."""
+
     @_builtins.property
-    def operation(self) -> Global___Operation: ...
+    def operation(self) -> Global___Operation:
+        """The operation."""
+
     @_builtins.property
     def moves(self) -> _containers.RepeatedCompositeFieldContainer[Global___MoveProgress]:
-        """Ordered by topic and partition."""
+        """Moves of this page, ordered by topic and partition."""
 
     def __init__(
         self,
@@ -1898,14 +2047,20 @@ class MoveProgress(_message.Message):
     BYTES_TO_COPY_FIELD_NUMBER: _builtins.int
     BYTES_COPIED_FIELD_NUMBER: _builtins.int
     state: Global___MoveState.ValueType
+    """State of the move."""
     bytes_to_copy: _builtins.int
-    """As those of OperationProgress; unset: nothing is copied, or the leader has not told."""
+    """Size of the logs to copy, in bytes, as in OperationProgress. Unset: nothing is copied, or
+    the leader has not reported it.
+    """
     bytes_copied: _builtins.int
+    """Part of bytes_to_copy that the new replicas hold, in bytes. Unset: as for bytes_to_copy."""
     @_builtins.property
-    def move(self) -> Global___Move: ...
+    def move(self) -> Global___Move:
+        """The move."""
+
     @_builtins.property
     def waits_for(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Of an active move: the replicas that are to be in sync and are not."""
+        """For an active move: broker ids of the replicas that have yet to be in sync."""
 
     def __init__(
         self,
@@ -1933,7 +2088,9 @@ Global___MoveProgress: _TypeAlias = MoveProgress  # noqa: Y015
 
 @_typing.final
 class CancelOperationRequest(_message.Message):
-    """Which operation is to stop. One that is being cancelled, or was, may be named again."""
+    """The operation to cancel. A request for an operation that is being cancelled, or was
+    cancelled, may be repeated.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1941,10 +2098,13 @@ class CancelOperationRequest(_message.Message):
     EXPECTED_REVISION_FIELD_NUMBER: _builtins.int
     DRY_RUN_FIELD_NUMBER: _builtins.int
     operation_id: _builtins.str
-    """UNKNOWN_OPERATION; OPERATION_ENDED where it has ended otherwise."""
+    """Operation id; UNKNOWN_OPERATION if no operation has it; OPERATION_ENDED if the operation
+    ended otherwise.
+    """
     expected_revision: _builtins.int
+    """Expected revision of the operation; 0: not checked. See AdminService."""
     dry_run: _builtins.bool
-    """The answer's plan is what would go back."""
+    """Validates only. The plan of the response has the moves that would be reverted."""
     def __init__(
         self,
         *,
@@ -1962,7 +2122,7 @@ Global___CancelOperationRequest: _TypeAlias = CancelOperationRequest  # noqa: Y0
 
 @_typing.final
 class CancelOperationResponse(_message.Message):
-    """What became of a CancelOperationRequest."""
+    """The result of a CancelOperationRequest."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1970,14 +2130,16 @@ class CancelOperationResponse(_message.Message):
     OPERATION_FIELD_NUMBER: _builtins.int
     PLAN_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def error(self) -> _errors_pb2.Error: ...
+    def error(self) -> _errors_pb2.Error:
+        """Unset: the request succeeded."""
+
     @_builtins.property
     def operation(self) -> Global___Operation:
-        """CANCELLING until all that was under way is back."""
+        """The operation. Its state is CANCELLING until all active moves are reverted."""
 
     @_builtins.property
     def plan(self) -> Global___Plan:
-        """With dry_run: moves under way, which go back."""
+        """With dry_run: the active moves, which would be reverted."""
 
     def __init__(
         self,
@@ -1996,7 +2158,7 @@ Global___CancelOperationResponse: _TypeAlias = CancelOperationResponse  # noqa: 
 
 @_typing.final
 class ReverseOperationRequest(_message.Message):
-    """What is to be taken back."""
+    """The operation to reverse."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2005,13 +2167,16 @@ class ReverseOperationRequest(_message.Message):
     DRY_RUN_FIELD_NUMBER: _builtins.int
     EXPECTED_PLAN_FIELD_NUMBER: _builtins.int
     reversed_operation_id: _builtins.str
-    """UNKNOWN_OPERATION; PARTITION_BUSY where it still runs. Partitions that have moved on
-    since, or are gone, are left alone.
+    """Id of the operation to reverse; UNKNOWN_OPERATION if no operation has it; PARTITION_BUSY
+    if it still runs. Partitions that were moved again since, or were deleted, are left
+    unchanged.
     """
     operation_id: _builtins.str
-    """Of the reversal."""
+    """Id of the reversal; empty: the controller assigns one. See AdminService."""
     dry_run: _builtins.bool
+    """Validates only. The response has the plan."""
     expected_plan: _builtins.str
+    """Digest of the expected plan; empty: not checked. See AdminService."""
     def __init__(
         self,
         *,
@@ -2030,7 +2195,7 @@ Global___ReverseOperationRequest: _TypeAlias = ReverseOperationRequest  # noqa: 
 
 @_typing.final
 class ReverseOperationResponse(_message.Message):
-    """What became of a ReverseOperationRequest."""
+    """The result of a ReverseOperationRequest."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2038,13 +2203,17 @@ class ReverseOperationResponse(_message.Message):
     OPERATION_FIELD_NUMBER: _builtins.int
     PLAN_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def error(self) -> _errors_pb2.Error: ...
-    @_builtins.property
-    def operation(self) -> Global___Operation:
-        """Unset with dry_run and with an error."""
+    def error(self) -> _errors_pb2.Error:
+        """Unset: the request succeeded."""
 
     @_builtins.property
-    def plan(self) -> Global___Plan: ...
+    def operation(self) -> Global___Operation:
+        """The started operation; unset with dry_run and with an error."""
+
+    @_builtins.property
+    def plan(self) -> Global___Plan:
+        """Plan of the operation; only a dry run returns its moves."""
+
     def __init__(
         self,
         *,
@@ -2062,16 +2231,17 @@ Global___ReverseOperationResponse: _TypeAlias = ReverseOperationResponse  # noqa
 
 @_typing.final
 class PartitionSelector(_message.Message):
-    """One partition, or all of a topic, or all."""
+    """One partition, several partitions or all partitions of a topic."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPIC_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
+    """Topic name."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """From 0; empty: all of the topic."""
+        """Partition numbers, from 0; empty: all partitions of the topic."""
 
     def __init__(
         self,
@@ -2089,7 +2259,7 @@ Global___PartitionSelector: _TypeAlias = PartitionSelector  # noqa: Y015
 
 @_typing.final
 class ElectPreferredLeadersRequest(_message.Message):
-    """Partitions that are to be led by their preferred replicas."""
+    """The partitions whose preferred replicas to elect as leaders."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2097,10 +2267,12 @@ class ElectPreferredLeadersRequest(_message.Message):
     DRY_RUN_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     dry_run: _builtins.bool
+    """Validates only. The response has the expected results."""
     timeout_ms: _builtins.int
+    """Maximum time in milliseconds to wait for the elections; 0: 30,000. See AdminService."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionSelector]:
-        """Empty: all partitions of all topics."""
+        """Partitions; empty: all partitions of all topics."""
 
     def __init__(
         self,
@@ -2119,17 +2291,21 @@ Global___ElectPreferredLeadersRequest: _TypeAlias = ElectPreferredLeadersRequest
 
 @_typing.final
 class ElectPreferredLeadersResponse(_message.Message):
-    """What became of an ElectPreferredLeadersRequest."""
+    """The result of an ElectPreferredLeadersRequest."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     ERROR_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def error(self) -> _errors_pb2.Error: ...
+    def error(self) -> _errors_pb2.Error:
+        """Unset: the request succeeded."""
+
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeaderResult]:
-        """Those that are not led by their preferred replica when asked, ordered."""
+        """Results for the partitions whose leader was not the preferred replica at the time of the
+        request, ordered by topic and partition.
+        """
 
     def __init__(
         self,
@@ -2147,7 +2323,7 @@ Global___ElectPreferredLeadersResponse: _TypeAlias = ElectPreferredLeadersRespon
 
 @_typing.final
 class LeaderResult(_message.Message):
-    """What became of one partition's leader."""
+    """The result of the election of one partition's leader."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2157,17 +2333,21 @@ class LeaderResult(_message.Message):
     LEADER_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
+    """Topic name."""
     partition: _builtins.int
+    """Partition number, from 0."""
     leader_before: _builtins.int
-    """Before; -1: none."""
+    """Broker id of the leader before the request; -1: none."""
     leader: _builtins.int
-    """Who is to lead."""
+    """Broker id of the target leader."""
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
-        """Unset: it leads, or with dry_run would. NOT_ELIGIBLE_LEADER: it may not now, and the
-        message says why. REQUEST_TIMED_OUT: it does not lead yet. In maintenance it will, as soon
-        as it can; otherwise in its turn, unless it falls out of sync before, somebody asks for
-        another leader, or the controller changes: ask again then.
+        """Unset: the target leader leads, or with dry_run would lead. NOT_ELIGIBLE_LEADER: it cannot
+        lead now, and the message says why. REQUEST_TIMED_OUT: it does not lead yet. If the
+        current leader's broker is in maintenance, the target becomes leader as soon as possible.
+        Otherwise the transfer is queued. It is dropped if the target falls out of sync first, a
+        caller requests another leader, or the controller changes; the caller then repeats the
+        request.
         """
 
     def __init__(
@@ -2189,7 +2369,7 @@ Global___LeaderResult: _TypeAlias = LeaderResult  # noqa: Y015
 
 @_typing.final
 class MoveLeadersRequest(_message.Message):
-    """Leaders chosen by hand."""
+    """The leaders that the caller chose."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2197,10 +2377,12 @@ class MoveLeadersRequest(_message.Message):
     DRY_RUN_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     dry_run: _builtins.bool
+    """Validates only. The response has the expected results."""
     timeout_ms: _builtins.int
+    """Maximum time in milliseconds to wait for the elections; 0: 30,000. See AdminService."""
     @_builtins.property
     def moves(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeaderMove]:
-        """1 to 1,000, each partition once."""
+        """1 to 1,000 target leaders; a partition may appear only once."""
 
     def __init__(
         self,
@@ -2219,7 +2401,7 @@ Global___MoveLeadersRequest: _TypeAlias = MoveLeadersRequest  # noqa: Y015
 
 @_typing.final
 class LeaderMove(_message.Message):
-    """Who is to lead a partition."""
+    """The target leader of one partition."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2227,9 +2409,13 @@ class LeaderMove(_message.Message):
     PARTITION_FIELD_NUMBER: _builtins.int
     LEADER_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
+    """Topic name."""
     partition: _builtins.int
+    """Partition number, from 0."""
     leader: _builtins.int
-    """One of its replicas. It becomes the first of them, so that automatic balance keeps it."""
+    """Broker id of one of the partition's replicas. It becomes the first replica, so that
+    automatic leader balancing keeps it.
+    """
     def __init__(
         self,
         *,
@@ -2247,17 +2433,19 @@ Global___LeaderMove: _TypeAlias = LeaderMove  # noqa: Y015
 
 @_typing.final
 class MoveLeadersResponse(_message.Message):
-    """What became of a MoveLeadersRequest."""
+    """The result of a MoveLeadersRequest."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     ERROR_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def error(self) -> _errors_pb2.Error: ...
+    def error(self) -> _errors_pb2.Error:
+        """Unset: the request succeeded."""
+
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeaderResult]:
-        """One for each, ordered by topic and partition; empty with an error."""
+        """One result for each move, ordered by topic and partition; empty with an error."""
 
     def __init__(
         self,
@@ -2275,7 +2463,7 @@ Global___MoveLeadersResponse: _TypeAlias = MoveLeadersResponse  # noqa: Y015
 
 @_typing.final
 class SetMaintenanceRequest(_message.Message):
-    """Whether brokers are in maintenance."""
+    """The brokers whose maintenance starts or ends."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2284,17 +2472,20 @@ class SetMaintenanceRequest(_message.Message):
     DRY_RUN_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     maintenance: _builtins.bool
-    """False ends it. Leadership returns to preferred replicas by itself: every
-    leader_balance_interval_ms (5 minutes), for each broker that lacks more than
-    leader_imbalance_percent (10 %) of the leaderships that prefer it, unless leader_balance is
-    false. ElectPreferredLeaders does it at once.
+    """True starts maintenance, false ends it. Leadership returns to preferred replicas by
+    itself: every leader_balance_interval_ms (5 minutes), for each broker that lacks more than
+    leader_imbalance_percent (10 %) of the leaderships that prefer it, unless leader_balance
+    is false. ElectPreferredLeaders returns it at once.
     """
     dry_run: _builtins.bool
+    """Validates only. The response has the expected results."""
     timeout_ms: _builtins.int
-    """For its leaders to move."""
+    """Maximum time in milliseconds to wait for the leadership transfers; 0: 30,000. See
+    AdminService.
+    """
     @_builtins.property
     def broker_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Registered or with replicas, else UNKNOWN_BROKER."""
+        """Ids of brokers that are registered or hold replicas, else UNKNOWN_BROKER."""
 
     def __init__(
         self,
@@ -2314,7 +2505,7 @@ Global___SetMaintenanceRequest: _TypeAlias = SetMaintenanceRequest  # noqa: Y015
 
 @_typing.final
 class SetMaintenanceResponse(_message.Message):
-    """What became of a SetMaintenanceRequest."""
+    """The result of a SetMaintenanceRequest."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2322,12 +2513,18 @@ class SetMaintenanceResponse(_message.Message):
     LEADERS_FIELD_NUMBER: _builtins.int
     LEADERS_KEPT_FIELD_NUMBER: _builtins.int
     leaders_kept: _builtins.int
-    """Partitions that they go on leading, because nobody else can without loss."""
+    """Number of partitions that the brokers continue to lead, because no other replica can lead
+    without loss of records.
+    """
     @_builtins.property
-    def error(self) -> _errors_pb2.Error: ...
+    def error(self) -> _errors_pb2.Error:
+        """Unset: the request succeeded."""
+
     @_builtins.property
     def leaders(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeaderResult]:
-        """Each partition that they led and somebody else can, ordered."""
+        """Results for the partitions that the brokers led and another replica can lead, ordered by
+        topic and partition.
+        """
 
     def __init__(
         self,
@@ -2346,7 +2543,7 @@ Global___SetMaintenanceResponse: _TypeAlias = SetMaintenanceResponse  # noqa: Y0
 
 @_typing.final
 class CheckRestartRequest(_message.Message):
-    """Which broker is to be stopped."""
+    """A query for the effects of stopping a broker."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2354,9 +2551,11 @@ class CheckRestartRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
-    """UNKNOWN_BROKER where it holds no replicas and is not registered."""
+    """Broker id; UNKNOWN_BROKER if the broker holds no replicas and is not registered."""
     page_size: _builtins.int
+    """Maximum number of findings per page; 0: 100. See AdminService."""
     page_token: _builtins.str
+    """Page to return; empty: the first one. See AdminService."""
     def __init__(
         self,
         *,
@@ -2374,7 +2573,7 @@ Global___CheckRestartRequest: _TypeAlias = CheckRestartRequest  # noqa: Y015
 
 @_typing.final
 class CheckRestartResponse(_message.Message):
-    """Whether a broker can be stopped now."""
+    """The effects of stopping a broker now."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2387,18 +2586,24 @@ class CheckRestartResponse(_message.Message):
     FINDINGS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     safe: _builtins.bool
-    """Nothing becomes unavailable or falls under min ISR."""
+    """No partition would become unavailable or fall below min_insync_replicas."""
     unavailable: _builtins.int
-    """How many there are of each effect."""
+    """Number of partitions with RESTART_EFFECT_UNAVAILABLE."""
     under_min_isr: _builtins.int
+    """Number of partitions with RESTART_EFFECT_UNDER_MIN_ISR."""
     last_replica: _builtins.int
+    """Number of partitions with RESTART_EFFECT_LAST_REPLICA."""
     leader_moves: _builtins.int
+    """Number of partitions with RESTART_EFFECT_LEADER_MOVES."""
     next_page_token: _builtins.str
+    """Value of page_token for the next page; empty: this is the last page."""
     @_builtins.property
-    def error(self) -> _errors_pb2.Error: ...
+    def error(self) -> _errors_pb2.Error:
+        """Unset: the query succeeded."""
+
     @_builtins.property
     def findings(self) -> _containers.RepeatedCompositeFieldContainer[Global___RestartFinding]:
-        """One page, the worst first."""
+        """Findings of this page, most severe first."""
 
     def __init__(
         self,
@@ -2422,7 +2627,7 @@ Global___CheckRestartResponse: _TypeAlias = CheckRestartResponse  # noqa: Y015
 
 @_typing.final
 class RestartFinding(_message.Message):
-    """One partition that stopping a broker would touch."""
+    """A partition that stopping a broker would affect."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2431,10 +2636,13 @@ class RestartFinding(_message.Message):
     EFFECT_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
+    """Topic name."""
     partition: _builtins.int
+    """Partition number, from 0."""
     effect: Global___RestartEffect.ValueType
+    """Effect on the partition."""
     reason: _builtins.str
-    """Why, and what would help. For a person."""
+    """Reason for the effect and its remedy, for people."""
     def __init__(
         self,
         *,
@@ -2453,14 +2661,14 @@ Global___RestartFinding: _TypeAlias = RestartFinding  # noqa: Y015
 
 @_typing.final
 class DescribeBrokersRequest(_message.Message):
-    """Which brokers are to be described."""
+    """A query for brokers."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     BROKER_IDS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def broker_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Empty: all."""
+        """Ids of brokers to describe; empty: all."""
 
     def __init__(
         self,
@@ -2477,17 +2685,19 @@ Global___DescribeBrokersRequest: _TypeAlias = DescribeBrokersRequest  # noqa: Y0
 
 @_typing.final
 class DescribeBrokersResponse(_message.Message):
-    """The brokers."""
+    """The result of a DescribeBrokersRequest."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     ERROR_FIELD_NUMBER: _builtins.int
     BROKERS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def error(self) -> _errors_pb2.Error: ...
+    def error(self) -> _errors_pb2.Error:
+        """Unset: the query succeeded."""
+
     @_builtins.property
     def brokers(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokerDetails]:
-        """Ordered by id."""
+        """Brokers, ordered by id."""
 
     def __init__(
         self,
@@ -2505,7 +2715,7 @@ Global___DescribeBrokersResponse: _TypeAlias = DescribeBrokersResponse  # noqa: 
 
 @_typing.final
 class BrokerDetails(_message.Message):
-    """A broker."""
+    """The properties of a broker."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2525,31 +2735,38 @@ class BrokerDetails(_message.Message):
     GONE_AT_MS_FIELD_NUMBER: _builtins.int
     NOT_ADDED_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
+    """Broker id."""
     status: Global___BrokerStatus.ValueType
+    """State of the broker's process."""
     address: _builtins.str
-    """host:port of its gRPC address; the last known where it is gone."""
+    """gRPC address, host:port; the last known one if the broker is not registered."""
     rack: _builtins.str
-    """Empty: none."""
+    """Rack, as configured; empty: none."""
     broker_epoch: _builtins.int
-    """Creation revision of its registration; 0: it is gone."""
+    """Creation revision of the broker's registration; 0: not registered."""
     maintenance: _builtins.bool
+    """The broker is in maintenance."""
     removed: _builtins.bool
-    """Takes no new replicas, since RemoveBrokers named it."""
+    """The broker accepts no new replicas, because RemoveBrokers named it."""
     replicas: _builtins.int
+    """Number of replicas that the broker holds."""
     leaders: _builtins.int
+    """Number of partitions that the broker leads."""
     preferred_leaders: _builtins.int
-    """Partitions that prefer it as their leader."""
+    """Number of partitions whose preferred leader is this broker."""
     out_of_sync: _builtins.int
-    """Replicas of its own that are not in sync."""
+    """Number of the broker's replicas that are not in sync."""
     moves_in: _builtins.int
-    """Moves under way that add replicas here."""
+    """Number of active moves that add replicas to this broker."""
     moves_out: _builtins.int
-    """Moves under way that take replicas away from here."""
+    """Number of active moves that remove replicas from this broker."""
     gone_at_ms: _builtins.int
-    """Of a gone one: when that was noticed, wall clock; 0: not known."""
+    """For an unregistered broker: the time at which its departure was noticed by wall clock, in
+    milliseconds since 1970; 0: not known.
+    """
     not_added: _builtins.bool
-    """Has registered, holds nothing and was not added: it takes replicas of partitions that are
-    created, and others once AddBrokers names it.
+    """The broker is registered, holds no replicas and was not added. It gets replicas of newly
+    created partitions, and other replicas after AddBrokers names it.
     """
     def __init__(
         self,
@@ -2580,7 +2797,7 @@ Global___BrokerDetails: _TypeAlias = BrokerDetails  # noqa: Y015
 
 @_typing.final
 class DescribeRecoveryRequest(_message.Message):
-    """Which partitions without a leader are to be looked at."""
+    """A query for partitions without a leader."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2591,19 +2808,26 @@ class DescribeRecoveryRequest(_message.Message):
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     CHOICES_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
-    """UNKNOWN_TOPIC_OR_PARTITION where there is none of this name; empty: all topics."""
+    """Topic name; UNKNOWN_TOPIC_OR_PARTITION if no topic has it. Empty: all topics."""
     timeout_ms: _builtins.int
-    """For brokers to describe their logs."""
+    """Maximum time in milliseconds to wait until brokers have described their logs; 0: 30,000.
+    See AdminService.
+    """
     page_size: _builtins.int
+    """Maximum number of partitions per page; 0: 100. See AdminService."""
     page_token: _builtins.str
+    """Page to return; empty: the first one. See AdminService."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """From 0; empty: every one that has no leader. INVALID_REQUEST without a topic."""
+        """Partition numbers, from 0; empty: every partition that has no leader. INVALID_REQUEST
+        without a topic.
+        """
 
     @_builtins.property
     def choices(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecoveryChoice]:
-        """Refused as RecoverPartitions would refuse them, and nothing is written: a dry run of the
-        choices. Their partitions are looked at besides those that are named.
+        """Choices to validate without a write: a dry run. The controller rejects a choice that
+        RecoverPartitions would reject. The response describes their partitions in addition to
+        `partitions`.
         """
 
     def __init__(
@@ -2626,7 +2850,7 @@ Global___DescribeRecoveryRequest: _TypeAlias = DescribeRecoveryRequest  # noqa: 
 
 @_typing.final
 class DescribeRecoveryResponse(_message.Message):
-    """What could be recovered."""
+    """The result of a DescribeRecoveryRequest."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2634,11 +2858,16 @@ class DescribeRecoveryResponse(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
+    """Value of page_token for the next page; empty: this is the last page."""
     @_builtins.property
-    def error(self) -> _errors_pb2.Error: ...
+    def error(self) -> _errors_pb2.Error:
+        """Unset: the query succeeded."""
+
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecoveryDetails]:
-        """Ordered; those that have a leader are left out."""
+        """Partitions of this page, ordered by topic and partition. Partitions with a leader are left
+        out.
+        """
 
     def __init__(
         self,
@@ -2669,19 +2898,24 @@ class RecoveryDetails(_message.Message):
     WAITS_FOR_FIELD_NUMBER: _builtins.int
     REPLICAS_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
+    """Topic name."""
     topic_id: _builtins.str
+    """Topic id."""
     partition: _builtins.int
+    """Partition number, from 0."""
     revision: _builtins.int
-    """As `expected_revision` of RecoveryChoice: logs do not change while there is no leader."""
+    """Revision of the partition, for `expected_revision` of RecoveryChoice. The logs do not
+    change while there is no leader.
+    """
     waits_for: _builtins.str
-    """What it waits for, while nobody chooses. For a person."""
+    """Event that the partition waits for if the operator makes no choice, for people."""
     @_builtins.property
     def last_known(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Broker ids of those last known to hold every committed record."""
+        """Broker ids of the replicas last known to hold every committed record."""
 
     @_builtins.property
     def replicas(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaSurvivor]:
-        """One for each replica, in the order of preference."""
+        """One entry for each replica, in order of preference."""
 
     def __init__(
         self,
@@ -2704,7 +2938,7 @@ Global___RecoveryDetails: _TypeAlias = RecoveryDetails  # noqa: Y015
 
 @_typing.final
 class ReplicaSurvivor(_message.Message):
-    """What is known of one replica."""
+    """The known state of one replica of a partition without a leader."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2718,21 +2952,26 @@ class ReplicaSurvivor(_message.Message):
     WHOLE_FIELD_NUMBER: _builtins.int
     LOST_RECORDS_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
+    """Broker id of the replica."""
     described: _builtins.bool
-    """Running, and its log is described below; otherwise `problem` says why not."""
+    """The broker is running, and the fields below describe its log; otherwise `problem` says why
+    they do not.
+    """
     problem: _builtins.str
+    """Reason why the log is not described, for people; empty if it is described."""
     last_epoch: _builtins.int
-    """Epoch of its last batch; -1: its log is empty."""
+    """Leader epoch of the last batch; -1: the log is empty."""
     log_start_offset: _builtins.int
+    """First offset of the log."""
     log_end_offset: _builtins.int
-    """One past its last offset."""
+    """Offset after the last record."""
     high_watermark: _builtins.int
-    """As far as it knew what was committed; unset: it did not tell."""
+    """High watermark that the replica last knew; unset: the broker did not report it."""
     whole: _builtins.bool
-    """In its present life it is known to have lost nothing."""
+    """The replica is known to have lost nothing in its broker's current incarnation."""
     lost_records: _builtins.int
-    """How many records that other described replicas hold would be cut if it were to lead;
-    unset: nobody can tell.
+    """Number of records of other described replicas that would be truncated if this replica
+    became leader; unset: not known.
     """
     def __init__(
         self,
@@ -2764,7 +3003,7 @@ Global___ReplicaSurvivor: _TypeAlias = ReplicaSurvivor  # noqa: Y015
 
 @_typing.final
 class RecoverPartitionsRequest(_message.Message):
-    """Partitions without a leader that are to be led again, at the price of records."""
+    """The partitions without a leader to recover at the cost of records."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2774,20 +3013,22 @@ class RecoverPartitionsRequest(_message.Message):
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     CHOICES_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
-    """UNKNOWN_TOPIC_OR_PARTITION where there is none of this name."""
+    """Topic name; UNKNOWN_TOPIC_OR_PARTITION if no topic has it."""
     from_live_replicas: _builtins.bool
-    """Do not wait for the replicas last known to be in sync: elect the best of those that
-    are live now.
+    """Elects the best of the live replicas, and does not wait for the replicas last known to be
+    in sync.
     """
     timeout_ms: _builtins.int
-    """How long to wait for the elections."""
+    """Maximum time in milliseconds to wait for the elections; 0: 30,000. See AdminService."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """From 0; empty, without choices: every partition of the topic that has no leader."""
+        """Partition numbers, from 0; empty, without choices: every partition of the topic that has
+        no leader.
+        """
 
     @_builtins.property
     def choices(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecoveryChoice]:
-        """Replicas chosen by hand, instead of partitions."""
+        """Replicas that the caller chose; an alternative to `partitions`."""
 
     def __init__(
         self,
@@ -2808,7 +3049,7 @@ Global___RecoverPartitionsRequest: _TypeAlias = RecoverPartitionsRequest  # noqa
 
 @_typing.final
 class RecoveryChoice(_message.Message):
-    """The replica that is to lead a partition, whatever is lost by it."""
+    """The replica to elect as leader of a partition, regardless of lost records."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2816,11 +3057,13 @@ class RecoveryChoice(_message.Message):
     BROKER_ID_FIELD_NUMBER: _builtins.int
     EXPECTED_REVISION_FIELD_NUMBER: _builtins.int
     partition: _builtins.int
-    """From 0."""
+    """Partition number, from 0."""
     broker_id: _builtins.int
-    """One of its replicas."""
+    """Broker id of one of the partition's replicas."""
     expected_revision: _builtins.int
-    """As described; refused with REVISION_CONFLICT where the partition has changed since."""
+    """Revision from RecoveryDetails. The controller rejects the choice with REVISION_CONFLICT if
+    the partition has changed since.
+    """
     def __init__(
         self,
         *,
@@ -2838,7 +3081,7 @@ Global___RecoveryChoice: _TypeAlias = RecoveryChoice  # noqa: Y015
 
 @_typing.final
 class RecoverPartitionsResponse(_message.Message):
-    """What became of a RecoverPartitionsRequest."""
+    """The result of a RecoverPartitionsRequest."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2846,11 +3089,11 @@ class RecoverPartitionsResponse(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
-        """Set when the request as a whole is refused."""
+        """Set if the entire request is rejected."""
 
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecoverPartitionResult]:
-        """One for each partition, ordered; empty with an error."""
+        """One result for each partition, in ascending order; empty with an error."""
 
     def __init__(
         self,
@@ -2868,17 +3111,18 @@ Global___RecoverPartitionsResponse: _TypeAlias = RecoverPartitionsResponse  # no
 
 @_typing.final
 class RecoverPartitionResult(_message.Message):
-    """What became of one partition."""
+    """The result of the recovery of one partition."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     PARTITION_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     partition: _builtins.int
+    """Partition number, from 0."""
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
-        """Unset: it has a leader. REQUEST_TIMED_OUT: not yet; the consent stands, and the
-        message says which replicas it waits for.
+        """Unset: the partition has a leader. REQUEST_TIMED_OUT: it has none yet. The consent remains
+        in effect, and the message says which replicas the partition waits for.
         """
 
     def __init__(

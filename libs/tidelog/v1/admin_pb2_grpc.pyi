@@ -27,42 +27,48 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class AdminServiceStub:
-    """What operators ask of the active controller. Another one answers NOT_CONTROLLER
+    """The administration API of the active controller. A standby controller returns NOT_CONTROLLER
     and names the active one.
 
-    What all requests share:
+    Fields that several requests and responses share:
 
-    - `error` refuses the request as a whole: nothing was begun, unless its code is
-      REQUEST_TIMED_OUT, whose message says how far it has come. The message says what is
-      wrong and what would be right.
-    - `dry_run` checks everything as the real request would, answers with the exact plan,
-      and changes nothing.
-    - `timeout_ms` is how long the answer may wait for what was begun, in milliseconds, 1 to
-      300,000, else INVALID_REQUEST; 0: 30,000. What has begun goes on by itself after that;
-      wishes for leaders do while they can come true (see LeaderResult).
-    - `operation_id` is chosen by who asks: 1 to 64 characters of [a-zA-Z0-9_-]; empty: the
-      controller gives one. It is kept with what was asked, so that the same request sent
-      again (after an answer that was lost, or a change of controller) is the same
-      operation and answers with it; with the same id and another request it is refused
-      with OPERATION_ID_IN_USE.
-    - Requests without an `operation_id` say what is to be, so they may be repeated as they
-      are: where it is so already nothing is written, and the answer waits for the same end.
-      One that comes late undoes what somebody else has done since, unless it names the
-      `topic_id` or `expected_revision` that it was meant for.
-    - `expected_plan`, where not empty, is the `digest` of the plan that a dry run gave: the
-      request is refused with REVISION_CONFLICT where it would not do exactly that any more.
-    - `expected_revision`, where not 0, is the revision that a description named: the
-      request is refused with REVISION_CONFLICT where somebody has changed the thing since.
-    - The metadata `tidelog-requested-by` says who asks: at most 200 printable characters of
-      ASCII, kept in events and operations together with the address that the request came
-      from. It is taken as it is said, and proves nothing. Whoever passes on what others ask
-      says by `tidelog-requested-from` from which address they did: at most 100 letters,
-      digits and ".:%_[]-", kept as "10.1.2.3:4711 by way of ipv4:127.0.0.1:52114".
-      `traceparent` (W3C) names the trace that all events of the request carry.
-    - Lists are paged: `page_size` 0 is 100, more than 1,000 counts as 1,000, and less than 0
-      is refused with INVALID_REQUEST. `page_token` is empty for the first page, then the
-      former answer's `next_page_token`, which is empty after the last. A page is as of its own
-      moment.
+    - `error` rejects the entire request: nothing was started, unless the code is
+      REQUEST_TIMED_OUT, whose message reports the progress. The message says what is wrong and
+      how to correct it.
+    - `dry_run` validates the request like the real one, returns the exact plan, and changes
+      nothing.
+    - `timeout_ms` is the maximum time in milliseconds that the response waits for the started
+      change: 1 to 300,000, else INVALID_REQUEST; 0: 30,000. A started change continues after
+      the timeout. A requested leader election continues as long as it is possible (see
+      LeaderResult).
+    - `operation_id` is chosen by the caller: 1 to 64 characters of [a-zA-Z0-9_-]. Empty: the
+      controller assigns one. The controller stores it with the request. The same request, sent
+      again after a lost response or a change of controller, is the same operation and returns
+      it. Another request with the same id is rejected with OPERATION_ID_IN_USE.
+    - A request without an `operation_id` field describes the target state, so it is safe to
+      repeat. If the state is already reached, the controller writes nothing, and the response
+      waits for the same end. A late repetition reverts changes that another caller has made
+      since, unless it has the `topic_id` or the `expected_revision` that it was meant for.
+    - `expected_plan` is the `digest` of the plan that a dry run returned. The controller
+      rejects the request with REVISION_CONFLICT if its plan has changed since. Empty: not
+      checked.
+    - `expected_revision` is the revision from a description. The controller rejects the request
+      with REVISION_CONFLICT if the described object has changed since. It is not checked if the
+      target state is already reached, so that a request may be repeated. 0: not checked.
+    - `page_size` is the maximum number of entries per page. 0: 100; values above 1,000 count as
+      1,000; negative values are rejected with INVALID_REQUEST. `page_token` is empty for the
+      first page, then the previous response's `next_page_token`, which is empty after the last
+      page. Each page shows the state at the time of its own request.
+
+    gRPC metadata of all requests:
+
+    - `tidelog-requested-by` names the caller: at most 200 printable ASCII characters. Events
+      and operations record it together with the address of the connection. The controller does
+      not verify it, and it proves nothing.
+    - `tidelog-requested-from` is set by a proxy to the address of the original caller: at most
+      100 letters, digits and ".:%_[]-". It is recorded as "10.1.2.3:4711 by way of
+      ipv4:127.0.0.1:52114".
+    - `traceparent` (W3C) identifies the trace that all events of the request carry.
     """
 
     @_typing.overload
@@ -70,223 +76,247 @@ class AdminServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> AdminServiceAsyncStub: ...
     CreateTopic: _grpc.UnaryUnaryMultiCallable[_admin_pb2.CreateTopicRequest, _admin_pb2.CreateTopicResponse]
-    """Creates a topic and answers when its replicas have started, or names the brokers
+    """Creates a topic. The response is sent when all replicas have started, or names the brokers
     whose replicas have not.
     """
     DeleteTopic: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DeleteTopicRequest, _admin_pb2.DeleteTopicResponse]
-    """Deletes a topic with its data."""
+    """Deletes a topic and its data."""
     DescribeTopics: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DescribeTopicsRequest, _admin_pb2.DescribeTopicsResponse]
-    """Topics with their configuration, partitions and revision, ordered by name."""
+    """Returns topics with their configuration, partitions and revision, ordered by name."""
     AlterTopicConfig: _grpc.UnaryUnaryMultiCallable[_admin_pb2.AlterTopicConfigRequest, _admin_pb2.AlterTopicConfigResponse]
-    """Changes a topic's configuration, which takes effect without a restart."""
+    """Changes a topic's configuration. The change takes effect without a restart."""
     AddPartitions: _grpc.UnaryUnaryMultiCallable[_admin_pb2.AddPartitionsRequest, _admin_pb2.AddPartitionsResponse]
-    """Adds partitions after the last. Records with a key go to other partitions from then
-    on than before.
+    """Adds partitions after the last one. Records with a key then go to other partitions than
+    before.
     """
     RemovePartitions: _grpc.UnaryUnaryMultiCallable[_admin_pb2.RemovePartitionsRequest, _admin_pb2.RemovePartitionsResponse]
-    """Removes the last partitions with their data."""
+    """Removes the last partitions and their data."""
     Reassign: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ReassignRequest, _admin_pb2.ReassignResponse]
-    """Moves partitions to the brokers that the request names, and changes their factor
-    where it names more or fewer of them than before.
+    """Reassigns partitions to the brokers in the request. A partition's replication factor
+    changes if the request names more or fewer brokers than before.
     """
     Rebalance: _grpc.UnaryUnaryMultiCallable[_admin_pb2.RebalanceRequest, _admin_pb2.RebalanceResponse]
-    """Moves the least that balances replicas and preferred leaders over the present brokers."""
+    """Balances replicas and preferred leaders over the participating brokers with the fewest
+    possible moves.
+    """
     AddBrokers: _grpc.UnaryUnaryMultiCallable[_admin_pb2.AddBrokersRequest, _admin_pb2.AddBrokersResponse]
-    """Gives brokers that have registered their share of the replicas that there are."""
+    """Moves a fair share of the existing replicas to newly registered brokers."""
     RemoveBrokers: _grpc.UnaryUnaryMultiCallable[_admin_pb2.RemoveBrokersRequest, _admin_pb2.RemoveBrokersResponse]
-    """Moves everything off brokers, dead ones too, and keeps new replicas away from them."""
+    """Moves all replicas off brokers, live or dead, and places no new replicas on them."""
     SetReplicationFactor: _grpc.UnaryUnaryMultiCallable[_admin_pb2.SetReplicationFactorRequest, _admin_pb2.SetReplicationFactorResponse]
-    """Gives all partitions of topics another number of replicas."""
+    """Changes the number of replicas of all partitions of topics."""
     SetThrottle: _grpc.UnaryUnaryMultiCallable[_admin_pb2.SetThrottleRequest, _admin_pb2.SetThrottleResponse]
-    """Bounds the data that moves may carry, also while they run."""
+    """Limits the bandwidth of moves. The limit also applies to moves in progress."""
     DescribeThrottle: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DescribeThrottleRequest, _admin_pb2.DescribeThrottleResponse]
-    """The bound that stands."""
+    """Returns the bandwidth limit of moves."""
     ListOperations: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListOperationsRequest, _admin_pb2.ListOperationsResponse]
-    """Operations that run, and the last 100 that have ended, the newest first."""
+    """Returns running operations and the last 100 that have ended, newest first."""
     DescribeOperation: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DescribeOperationRequest, _admin_pb2.DescribeOperationResponse]
-    """One operation with its progress and its moves."""
+    """Returns one operation with its progress and its moves."""
     CancelOperation: _grpc.UnaryUnaryMultiCallable[_admin_pb2.CancelOperationRequest, _admin_pb2.CancelOperationResponse]
-    """Stops an operation: moves that have not begun never do, those under way go back to
-    the replicas they began with, those that are done stay. What it has changed besides is
-    taken back: a topic has its former replication factor for new partitions, a broker that
-    was to be removed takes replicas again, one that was to be added is as it was before.
+    """Cancels an operation. Waiting moves never start, active moves return to their original
+    replicas, and completed moves remain. The controller also reverts the operation's other
+    changes: a topic gets its previous replication factor for new partitions, a broker that
+    was being removed accepts replicas again, and a broker that was being added gets its
+    previous state.
     """
     ReverseOperation: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ReverseOperationRequest, _admin_pb2.ReverseOperationResponse]
-    """Moves back what an operation has moved, as an operation of its own. Where all partitions
-    of a topic have their former number of replicas by that, so has the topic; a broker that
-    was removed takes replicas again.
+    """Starts a new operation that reverses the moves of a previous one. If all partitions of a
+    topic get their previous number of replicas, so does the topic. A broker that was removed
+    accepts replicas again.
     """
     ElectPreferredLeaders: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ElectPreferredLeadersRequest, _admin_pb2.ElectPreferredLeadersResponse]
-    """Lets preferred replicas lead where they are in sync."""
+    """Elects preferred replicas as leaders where they are in sync."""
     MoveLeaders: _grpc.UnaryUnaryMultiCallable[_admin_pb2.MoveLeadersRequest, _admin_pb2.MoveLeadersResponse]
-    """Lets chosen replicas lead from now on: each becomes its partition's preferred one. Leader
-    and order are one write of the partition's key, and durable with it. Until that is
-    written the wish is this request's alone: it is given up where it could not be granted
-    in time, and where the controller changes.
+    """Makes chosen replicas the leaders and preferred replicas of their partitions. Leader and
+    replica order are one durable write of the partition's key. Before that write, only this
+    request holds the target leader: the controller drops it if it cannot be elected in time,
+    or if the active controller changes.
     """
     SetMaintenance: _grpc.UnaryUnaryMultiCallable[_admin_pb2.SetMaintenanceRequest, _admin_pb2.SetMaintenanceResponse]
-    """Lets a broker lead only what nobody else can, while it keeps its replicas; or ends that."""
+    """Starts or ends maintenance of brokers. A broker in maintenance keeps its replicas, but
+    leads only partitions that no other replica can lead.
+    """
     CheckRestart: _grpc.UnaryUnaryMultiCallable[_admin_pb2.CheckRestartRequest, _admin_pb2.CheckRestartResponse]
-    """What would become unavailable if a broker were stopped now."""
+    """Returns the partitions that would become unavailable if a broker stopped now."""
     DescribeBrokers: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DescribeBrokersRequest, _admin_pb2.DescribeBrokersResponse]
-    """Every broker that is registered, holds replicas, is in maintenance or was removed."""
+    """Returns every broker that is registered, holds replicas, is in maintenance or was removed."""
     DescribeRecovery: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DescribeRecoveryRequest, _admin_pb2.DescribeRecoveryResponse]
-    """Of partitions without a leader: what their surviving replicas hold, and what each
-    choice of a leader would lose.
+    """Returns, for partitions without a leader, the state of the surviving replicas and the
+    records that would be lost with each choice of a leader.
     """
     RecoverPartitions: _grpc.UnaryUnaryMultiCallable[_admin_pb2.RecoverPartitionsRequest, _admin_pb2.RecoverPartitionsResponse]
-    """Consents to the loss of records: elects the chosen replica, or the best of what is
-    left, where no replica with every committed record will come back.
+    """Consents to the loss of records for partitions without a leader. The controller elects the
+    chosen replica, or the best surviving replica if no replica with every committed record
+    will return.
     """
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
-    """What operators ask of the active controller. Another one answers NOT_CONTROLLER
+    """The administration API of the active controller. A standby controller returns NOT_CONTROLLER
     and names the active one.
 
-    What all requests share:
+    Fields that several requests and responses share:
 
-    - `error` refuses the request as a whole: nothing was begun, unless its code is
-      REQUEST_TIMED_OUT, whose message says how far it has come. The message says what is
-      wrong and what would be right.
-    - `dry_run` checks everything as the real request would, answers with the exact plan,
-      and changes nothing.
-    - `timeout_ms` is how long the answer may wait for what was begun, in milliseconds, 1 to
-      300,000, else INVALID_REQUEST; 0: 30,000. What has begun goes on by itself after that;
-      wishes for leaders do while they can come true (see LeaderResult).
-    - `operation_id` is chosen by who asks: 1 to 64 characters of [a-zA-Z0-9_-]; empty: the
-      controller gives one. It is kept with what was asked, so that the same request sent
-      again (after an answer that was lost, or a change of controller) is the same
-      operation and answers with it; with the same id and another request it is refused
-      with OPERATION_ID_IN_USE.
-    - Requests without an `operation_id` say what is to be, so they may be repeated as they
-      are: where it is so already nothing is written, and the answer waits for the same end.
-      One that comes late undoes what somebody else has done since, unless it names the
-      `topic_id` or `expected_revision` that it was meant for.
-    - `expected_plan`, where not empty, is the `digest` of the plan that a dry run gave: the
-      request is refused with REVISION_CONFLICT where it would not do exactly that any more.
-    - `expected_revision`, where not 0, is the revision that a description named: the
-      request is refused with REVISION_CONFLICT where somebody has changed the thing since.
-    - The metadata `tidelog-requested-by` says who asks: at most 200 printable characters of
-      ASCII, kept in events and operations together with the address that the request came
-      from. It is taken as it is said, and proves nothing. Whoever passes on what others ask
-      says by `tidelog-requested-from` from which address they did: at most 100 letters,
-      digits and ".:%_[]-", kept as "10.1.2.3:4711 by way of ipv4:127.0.0.1:52114".
-      `traceparent` (W3C) names the trace that all events of the request carry.
-    - Lists are paged: `page_size` 0 is 100, more than 1,000 counts as 1,000, and less than 0
-      is refused with INVALID_REQUEST. `page_token` is empty for the first page, then the
-      former answer's `next_page_token`, which is empty after the last. A page is as of its own
-      moment.
+    - `error` rejects the entire request: nothing was started, unless the code is
+      REQUEST_TIMED_OUT, whose message reports the progress. The message says what is wrong and
+      how to correct it.
+    - `dry_run` validates the request like the real one, returns the exact plan, and changes
+      nothing.
+    - `timeout_ms` is the maximum time in milliseconds that the response waits for the started
+      change: 1 to 300,000, else INVALID_REQUEST; 0: 30,000. A started change continues after
+      the timeout. A requested leader election continues as long as it is possible (see
+      LeaderResult).
+    - `operation_id` is chosen by the caller: 1 to 64 characters of [a-zA-Z0-9_-]. Empty: the
+      controller assigns one. The controller stores it with the request. The same request, sent
+      again after a lost response or a change of controller, is the same operation and returns
+      it. Another request with the same id is rejected with OPERATION_ID_IN_USE.
+    - A request without an `operation_id` field describes the target state, so it is safe to
+      repeat. If the state is already reached, the controller writes nothing, and the response
+      waits for the same end. A late repetition reverts changes that another caller has made
+      since, unless it has the `topic_id` or the `expected_revision` that it was meant for.
+    - `expected_plan` is the `digest` of the plan that a dry run returned. The controller
+      rejects the request with REVISION_CONFLICT if its plan has changed since. Empty: not
+      checked.
+    - `expected_revision` is the revision from a description. The controller rejects the request
+      with REVISION_CONFLICT if the described object has changed since. It is not checked if the
+      target state is already reached, so that a request may be repeated. 0: not checked.
+    - `page_size` is the maximum number of entries per page. 0: 100; values above 1,000 count as
+      1,000; negative values are rejected with INVALID_REQUEST. `page_token` is empty for the
+      first page, then the previous response's `next_page_token`, which is empty after the last
+      page. Each page shows the state at the time of its own request.
+
+    gRPC metadata of all requests:
+
+    - `tidelog-requested-by` names the caller: at most 200 printable ASCII characters. Events
+      and operations record it together with the address of the connection. The controller does
+      not verify it, and it proves nothing.
+    - `tidelog-requested-from` is set by a proxy to the address of the original caller: at most
+      100 letters, digits and ".:%_[]-". It is recorded as "10.1.2.3:4711 by way of
+      ipv4:127.0.0.1:52114".
+    - `traceparent` (W3C) identifies the trace that all events of the request carry.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateTopic: _aio.UnaryUnaryMultiCallable[_admin_pb2.CreateTopicRequest, _admin_pb2.CreateTopicResponse]  # type: ignore[assignment]
-    """Creates a topic and answers when its replicas have started, or names the brokers
+    """Creates a topic. The response is sent when all replicas have started, or names the brokers
     whose replicas have not.
     """
     DeleteTopic: _aio.UnaryUnaryMultiCallable[_admin_pb2.DeleteTopicRequest, _admin_pb2.DeleteTopicResponse]  # type: ignore[assignment]
-    """Deletes a topic with its data."""
+    """Deletes a topic and its data."""
     DescribeTopics: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeTopicsRequest, _admin_pb2.DescribeTopicsResponse]  # type: ignore[assignment]
-    """Topics with their configuration, partitions and revision, ordered by name."""
+    """Returns topics with their configuration, partitions and revision, ordered by name."""
     AlterTopicConfig: _aio.UnaryUnaryMultiCallable[_admin_pb2.AlterTopicConfigRequest, _admin_pb2.AlterTopicConfigResponse]  # type: ignore[assignment]
-    """Changes a topic's configuration, which takes effect without a restart."""
+    """Changes a topic's configuration. The change takes effect without a restart."""
     AddPartitions: _aio.UnaryUnaryMultiCallable[_admin_pb2.AddPartitionsRequest, _admin_pb2.AddPartitionsResponse]  # type: ignore[assignment]
-    """Adds partitions after the last. Records with a key go to other partitions from then
-    on than before.
+    """Adds partitions after the last one. Records with a key then go to other partitions than
+    before.
     """
     RemovePartitions: _aio.UnaryUnaryMultiCallable[_admin_pb2.RemovePartitionsRequest, _admin_pb2.RemovePartitionsResponse]  # type: ignore[assignment]
-    """Removes the last partitions with their data."""
+    """Removes the last partitions and their data."""
     Reassign: _aio.UnaryUnaryMultiCallable[_admin_pb2.ReassignRequest, _admin_pb2.ReassignResponse]  # type: ignore[assignment]
-    """Moves partitions to the brokers that the request names, and changes their factor
-    where it names more or fewer of them than before.
+    """Reassigns partitions to the brokers in the request. A partition's replication factor
+    changes if the request names more or fewer brokers than before.
     """
     Rebalance: _aio.UnaryUnaryMultiCallable[_admin_pb2.RebalanceRequest, _admin_pb2.RebalanceResponse]  # type: ignore[assignment]
-    """Moves the least that balances replicas and preferred leaders over the present brokers."""
+    """Balances replicas and preferred leaders over the participating brokers with the fewest
+    possible moves.
+    """
     AddBrokers: _aio.UnaryUnaryMultiCallable[_admin_pb2.AddBrokersRequest, _admin_pb2.AddBrokersResponse]  # type: ignore[assignment]
-    """Gives brokers that have registered their share of the replicas that there are."""
+    """Moves a fair share of the existing replicas to newly registered brokers."""
     RemoveBrokers: _aio.UnaryUnaryMultiCallable[_admin_pb2.RemoveBrokersRequest, _admin_pb2.RemoveBrokersResponse]  # type: ignore[assignment]
-    """Moves everything off brokers, dead ones too, and keeps new replicas away from them."""
+    """Moves all replicas off brokers, live or dead, and places no new replicas on them."""
     SetReplicationFactor: _aio.UnaryUnaryMultiCallable[_admin_pb2.SetReplicationFactorRequest, _admin_pb2.SetReplicationFactorResponse]  # type: ignore[assignment]
-    """Gives all partitions of topics another number of replicas."""
+    """Changes the number of replicas of all partitions of topics."""
     SetThrottle: _aio.UnaryUnaryMultiCallable[_admin_pb2.SetThrottleRequest, _admin_pb2.SetThrottleResponse]  # type: ignore[assignment]
-    """Bounds the data that moves may carry, also while they run."""
+    """Limits the bandwidth of moves. The limit also applies to moves in progress."""
     DescribeThrottle: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeThrottleRequest, _admin_pb2.DescribeThrottleResponse]  # type: ignore[assignment]
-    """The bound that stands."""
+    """Returns the bandwidth limit of moves."""
     ListOperations: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListOperationsRequest, _admin_pb2.ListOperationsResponse]  # type: ignore[assignment]
-    """Operations that run, and the last 100 that have ended, the newest first."""
+    """Returns running operations and the last 100 that have ended, newest first."""
     DescribeOperation: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeOperationRequest, _admin_pb2.DescribeOperationResponse]  # type: ignore[assignment]
-    """One operation with its progress and its moves."""
+    """Returns one operation with its progress and its moves."""
     CancelOperation: _aio.UnaryUnaryMultiCallable[_admin_pb2.CancelOperationRequest, _admin_pb2.CancelOperationResponse]  # type: ignore[assignment]
-    """Stops an operation: moves that have not begun never do, those under way go back to
-    the replicas they began with, those that are done stay. What it has changed besides is
-    taken back: a topic has its former replication factor for new partitions, a broker that
-    was to be removed takes replicas again, one that was to be added is as it was before.
+    """Cancels an operation. Waiting moves never start, active moves return to their original
+    replicas, and completed moves remain. The controller also reverts the operation's other
+    changes: a topic gets its previous replication factor for new partitions, a broker that
+    was being removed accepts replicas again, and a broker that was being added gets its
+    previous state.
     """
     ReverseOperation: _aio.UnaryUnaryMultiCallable[_admin_pb2.ReverseOperationRequest, _admin_pb2.ReverseOperationResponse]  # type: ignore[assignment]
-    """Moves back what an operation has moved, as an operation of its own. Where all partitions
-    of a topic have their former number of replicas by that, so has the topic; a broker that
-    was removed takes replicas again.
+    """Starts a new operation that reverses the moves of a previous one. If all partitions of a
+    topic get their previous number of replicas, so does the topic. A broker that was removed
+    accepts replicas again.
     """
     ElectPreferredLeaders: _aio.UnaryUnaryMultiCallable[_admin_pb2.ElectPreferredLeadersRequest, _admin_pb2.ElectPreferredLeadersResponse]  # type: ignore[assignment]
-    """Lets preferred replicas lead where they are in sync."""
+    """Elects preferred replicas as leaders where they are in sync."""
     MoveLeaders: _aio.UnaryUnaryMultiCallable[_admin_pb2.MoveLeadersRequest, _admin_pb2.MoveLeadersResponse]  # type: ignore[assignment]
-    """Lets chosen replicas lead from now on: each becomes its partition's preferred one. Leader
-    and order are one write of the partition's key, and durable with it. Until that is
-    written the wish is this request's alone: it is given up where it could not be granted
-    in time, and where the controller changes.
+    """Makes chosen replicas the leaders and preferred replicas of their partitions. Leader and
+    replica order are one durable write of the partition's key. Before that write, only this
+    request holds the target leader: the controller drops it if it cannot be elected in time,
+    or if the active controller changes.
     """
     SetMaintenance: _aio.UnaryUnaryMultiCallable[_admin_pb2.SetMaintenanceRequest, _admin_pb2.SetMaintenanceResponse]  # type: ignore[assignment]
-    """Lets a broker lead only what nobody else can, while it keeps its replicas; or ends that."""
+    """Starts or ends maintenance of brokers. A broker in maintenance keeps its replicas, but
+    leads only partitions that no other replica can lead.
+    """
     CheckRestart: _aio.UnaryUnaryMultiCallable[_admin_pb2.CheckRestartRequest, _admin_pb2.CheckRestartResponse]  # type: ignore[assignment]
-    """What would become unavailable if a broker were stopped now."""
+    """Returns the partitions that would become unavailable if a broker stopped now."""
     DescribeBrokers: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeBrokersRequest, _admin_pb2.DescribeBrokersResponse]  # type: ignore[assignment]
-    """Every broker that is registered, holds replicas, is in maintenance or was removed."""
+    """Returns every broker that is registered, holds replicas, is in maintenance or was removed."""
     DescribeRecovery: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeRecoveryRequest, _admin_pb2.DescribeRecoveryResponse]  # type: ignore[assignment]
-    """Of partitions without a leader: what their surviving replicas hold, and what each
-    choice of a leader would lose.
+    """Returns, for partitions without a leader, the state of the surviving replicas and the
+    records that would be lost with each choice of a leader.
     """
     RecoverPartitions: _aio.UnaryUnaryMultiCallable[_admin_pb2.RecoverPartitionsRequest, _admin_pb2.RecoverPartitionsResponse]  # type: ignore[assignment]
-    """Consents to the loss of records: elects the chosen replica, or the best of what is
-    left, where no replica with every committed record will come back.
+    """Consents to the loss of records for partitions without a leader. The controller elects the
+    chosen replica, or the best surviving replica if no replica with every committed record
+    will return.
     """
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
-    """What operators ask of the active controller. Another one answers NOT_CONTROLLER
+    """The administration API of the active controller. A standby controller returns NOT_CONTROLLER
     and names the active one.
 
-    What all requests share:
+    Fields that several requests and responses share:
 
-    - `error` refuses the request as a whole: nothing was begun, unless its code is
-      REQUEST_TIMED_OUT, whose message says how far it has come. The message says what is
-      wrong and what would be right.
-    - `dry_run` checks everything as the real request would, answers with the exact plan,
-      and changes nothing.
-    - `timeout_ms` is how long the answer may wait for what was begun, in milliseconds, 1 to
-      300,000, else INVALID_REQUEST; 0: 30,000. What has begun goes on by itself after that;
-      wishes for leaders do while they can come true (see LeaderResult).
-    - `operation_id` is chosen by who asks: 1 to 64 characters of [a-zA-Z0-9_-]; empty: the
-      controller gives one. It is kept with what was asked, so that the same request sent
-      again (after an answer that was lost, or a change of controller) is the same
-      operation and answers with it; with the same id and another request it is refused
-      with OPERATION_ID_IN_USE.
-    - Requests without an `operation_id` say what is to be, so they may be repeated as they
-      are: where it is so already nothing is written, and the answer waits for the same end.
-      One that comes late undoes what somebody else has done since, unless it names the
-      `topic_id` or `expected_revision` that it was meant for.
-    - `expected_plan`, where not empty, is the `digest` of the plan that a dry run gave: the
-      request is refused with REVISION_CONFLICT where it would not do exactly that any more.
-    - `expected_revision`, where not 0, is the revision that a description named: the
-      request is refused with REVISION_CONFLICT where somebody has changed the thing since.
-    - The metadata `tidelog-requested-by` says who asks: at most 200 printable characters of
-      ASCII, kept in events and operations together with the address that the request came
-      from. It is taken as it is said, and proves nothing. Whoever passes on what others ask
-      says by `tidelog-requested-from` from which address they did: at most 100 letters,
-      digits and ".:%_[]-", kept as "10.1.2.3:4711 by way of ipv4:127.0.0.1:52114".
-      `traceparent` (W3C) names the trace that all events of the request carry.
-    - Lists are paged: `page_size` 0 is 100, more than 1,000 counts as 1,000, and less than 0
-      is refused with INVALID_REQUEST. `page_token` is empty for the first page, then the
-      former answer's `next_page_token`, which is empty after the last. A page is as of its own
-      moment.
+    - `error` rejects the entire request: nothing was started, unless the code is
+      REQUEST_TIMED_OUT, whose message reports the progress. The message says what is wrong and
+      how to correct it.
+    - `dry_run` validates the request like the real one, returns the exact plan, and changes
+      nothing.
+    - `timeout_ms` is the maximum time in milliseconds that the response waits for the started
+      change: 1 to 300,000, else INVALID_REQUEST; 0: 30,000. A started change continues after
+      the timeout. A requested leader election continues as long as it is possible (see
+      LeaderResult).
+    - `operation_id` is chosen by the caller: 1 to 64 characters of [a-zA-Z0-9_-]. Empty: the
+      controller assigns one. The controller stores it with the request. The same request, sent
+      again after a lost response or a change of controller, is the same operation and returns
+      it. Another request with the same id is rejected with OPERATION_ID_IN_USE.
+    - A request without an `operation_id` field describes the target state, so it is safe to
+      repeat. If the state is already reached, the controller writes nothing, and the response
+      waits for the same end. A late repetition reverts changes that another caller has made
+      since, unless it has the `topic_id` or the `expected_revision` that it was meant for.
+    - `expected_plan` is the `digest` of the plan that a dry run returned. The controller
+      rejects the request with REVISION_CONFLICT if its plan has changed since. Empty: not
+      checked.
+    - `expected_revision` is the revision from a description. The controller rejects the request
+      with REVISION_CONFLICT if the described object has changed since. It is not checked if the
+      target state is already reached, so that a request may be repeated. 0: not checked.
+    - `page_size` is the maximum number of entries per page. 0: 100; values above 1,000 count as
+      1,000; negative values are rejected with INVALID_REQUEST. `page_token` is empty for the
+      first page, then the previous response's `next_page_token`, which is empty after the last
+      page. Each page shows the state at the time of its own request.
+
+    gRPC metadata of all requests:
+
+    - `tidelog-requested-by` names the caller: at most 200 printable ASCII characters. Events
+      and operations record it together with the address of the connection. The controller does
+      not verify it, and it proves nothing.
+    - `tidelog-requested-from` is set by a proxy to the address of the original caller: at most
+      100 letters, digits and ".:%_[]-". It is recorded as "10.1.2.3:4711 by way of
+      ipv4:127.0.0.1:52114".
+    - `traceparent` (W3C) identifies the trace that all events of the request carry.
     """
 
     @_abc_1.abstractmethod
@@ -295,7 +325,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.CreateTopicRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.CreateTopicResponse, _abc.Awaitable[_admin_pb2.CreateTopicResponse]]:
-        """Creates a topic and answers when its replicas have started, or names the brokers
+        """Creates a topic. The response is sent when all replicas have started, or names the brokers
         whose replicas have not.
         """
 
@@ -305,7 +335,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.DeleteTopicRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.DeleteTopicResponse, _abc.Awaitable[_admin_pb2.DeleteTopicResponse]]:
-        """Deletes a topic with its data."""
+        """Deletes a topic and its data."""
 
     @_abc_1.abstractmethod
     def DescribeTopics(
@@ -313,7 +343,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.DescribeTopicsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.DescribeTopicsResponse, _abc.Awaitable[_admin_pb2.DescribeTopicsResponse]]:
-        """Topics with their configuration, partitions and revision, ordered by name."""
+        """Returns topics with their configuration, partitions and revision, ordered by name."""
 
     @_abc_1.abstractmethod
     def AlterTopicConfig(
@@ -321,7 +351,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.AlterTopicConfigRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.AlterTopicConfigResponse, _abc.Awaitable[_admin_pb2.AlterTopicConfigResponse]]:
-        """Changes a topic's configuration, which takes effect without a restart."""
+        """Changes a topic's configuration. The change takes effect without a restart."""
 
     @_abc_1.abstractmethod
     def AddPartitions(
@@ -329,8 +359,8 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.AddPartitionsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.AddPartitionsResponse, _abc.Awaitable[_admin_pb2.AddPartitionsResponse]]:
-        """Adds partitions after the last. Records with a key go to other partitions from then
-        on than before.
+        """Adds partitions after the last one. Records with a key then go to other partitions than
+        before.
         """
 
     @_abc_1.abstractmethod
@@ -339,7 +369,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.RemovePartitionsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.RemovePartitionsResponse, _abc.Awaitable[_admin_pb2.RemovePartitionsResponse]]:
-        """Removes the last partitions with their data."""
+        """Removes the last partitions and their data."""
 
     @_abc_1.abstractmethod
     def Reassign(
@@ -347,8 +377,8 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.ReassignRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.ReassignResponse, _abc.Awaitable[_admin_pb2.ReassignResponse]]:
-        """Moves partitions to the brokers that the request names, and changes their factor
-        where it names more or fewer of them than before.
+        """Reassigns partitions to the brokers in the request. A partition's replication factor
+        changes if the request names more or fewer brokers than before.
         """
 
     @_abc_1.abstractmethod
@@ -357,7 +387,9 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.RebalanceRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.RebalanceResponse, _abc.Awaitable[_admin_pb2.RebalanceResponse]]:
-        """Moves the least that balances replicas and preferred leaders over the present brokers."""
+        """Balances replicas and preferred leaders over the participating brokers with the fewest
+        possible moves.
+        """
 
     @_abc_1.abstractmethod
     def AddBrokers(
@@ -365,7 +397,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.AddBrokersRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.AddBrokersResponse, _abc.Awaitable[_admin_pb2.AddBrokersResponse]]:
-        """Gives brokers that have registered their share of the replicas that there are."""
+        """Moves a fair share of the existing replicas to newly registered brokers."""
 
     @_abc_1.abstractmethod
     def RemoveBrokers(
@@ -373,7 +405,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.RemoveBrokersRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.RemoveBrokersResponse, _abc.Awaitable[_admin_pb2.RemoveBrokersResponse]]:
-        """Moves everything off brokers, dead ones too, and keeps new replicas away from them."""
+        """Moves all replicas off brokers, live or dead, and places no new replicas on them."""
 
     @_abc_1.abstractmethod
     def SetReplicationFactor(
@@ -381,7 +413,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.SetReplicationFactorRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.SetReplicationFactorResponse, _abc.Awaitable[_admin_pb2.SetReplicationFactorResponse]]:
-        """Gives all partitions of topics another number of replicas."""
+        """Changes the number of replicas of all partitions of topics."""
 
     @_abc_1.abstractmethod
     def SetThrottle(
@@ -389,7 +421,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.SetThrottleRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.SetThrottleResponse, _abc.Awaitable[_admin_pb2.SetThrottleResponse]]:
-        """Bounds the data that moves may carry, also while they run."""
+        """Limits the bandwidth of moves. The limit also applies to moves in progress."""
 
     @_abc_1.abstractmethod
     def DescribeThrottle(
@@ -397,7 +429,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.DescribeThrottleRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.DescribeThrottleResponse, _abc.Awaitable[_admin_pb2.DescribeThrottleResponse]]:
-        """The bound that stands."""
+        """Returns the bandwidth limit of moves."""
 
     @_abc_1.abstractmethod
     def ListOperations(
@@ -405,7 +437,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.ListOperationsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.ListOperationsResponse, _abc.Awaitable[_admin_pb2.ListOperationsResponse]]:
-        """Operations that run, and the last 100 that have ended, the newest first."""
+        """Returns running operations and the last 100 that have ended, newest first."""
 
     @_abc_1.abstractmethod
     def DescribeOperation(
@@ -413,7 +445,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.DescribeOperationRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.DescribeOperationResponse, _abc.Awaitable[_admin_pb2.DescribeOperationResponse]]:
-        """One operation with its progress and its moves."""
+        """Returns one operation with its progress and its moves."""
 
     @_abc_1.abstractmethod
     def CancelOperation(
@@ -421,10 +453,11 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.CancelOperationRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.CancelOperationResponse, _abc.Awaitable[_admin_pb2.CancelOperationResponse]]:
-        """Stops an operation: moves that have not begun never do, those under way go back to
-        the replicas they began with, those that are done stay. What it has changed besides is
-        taken back: a topic has its former replication factor for new partitions, a broker that
-        was to be removed takes replicas again, one that was to be added is as it was before.
+        """Cancels an operation. Waiting moves never start, active moves return to their original
+        replicas, and completed moves remain. The controller also reverts the operation's other
+        changes: a topic gets its previous replication factor for new partitions, a broker that
+        was being removed accepts replicas again, and a broker that was being added gets its
+        previous state.
         """
 
     @_abc_1.abstractmethod
@@ -433,9 +466,9 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.ReverseOperationRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.ReverseOperationResponse, _abc.Awaitable[_admin_pb2.ReverseOperationResponse]]:
-        """Moves back what an operation has moved, as an operation of its own. Where all partitions
-        of a topic have their former number of replicas by that, so has the topic; a broker that
-        was removed takes replicas again.
+        """Starts a new operation that reverses the moves of a previous one. If all partitions of a
+        topic get their previous number of replicas, so does the topic. A broker that was removed
+        accepts replicas again.
         """
 
     @_abc_1.abstractmethod
@@ -444,7 +477,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.ElectPreferredLeadersRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.ElectPreferredLeadersResponse, _abc.Awaitable[_admin_pb2.ElectPreferredLeadersResponse]]:
-        """Lets preferred replicas lead where they are in sync."""
+        """Elects preferred replicas as leaders where they are in sync."""
 
     @_abc_1.abstractmethod
     def MoveLeaders(
@@ -452,10 +485,10 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.MoveLeadersRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.MoveLeadersResponse, _abc.Awaitable[_admin_pb2.MoveLeadersResponse]]:
-        """Lets chosen replicas lead from now on: each becomes its partition's preferred one. Leader
-        and order are one write of the partition's key, and durable with it. Until that is
-        written the wish is this request's alone: it is given up where it could not be granted
-        in time, and where the controller changes.
+        """Makes chosen replicas the leaders and preferred replicas of their partitions. Leader and
+        replica order are one durable write of the partition's key. Before that write, only this
+        request holds the target leader: the controller drops it if it cannot be elected in time,
+        or if the active controller changes.
         """
 
     @_abc_1.abstractmethod
@@ -464,7 +497,9 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.SetMaintenanceRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.SetMaintenanceResponse, _abc.Awaitable[_admin_pb2.SetMaintenanceResponse]]:
-        """Lets a broker lead only what nobody else can, while it keeps its replicas; or ends that."""
+        """Starts or ends maintenance of brokers. A broker in maintenance keeps its replicas, but
+        leads only partitions that no other replica can lead.
+        """
 
     @_abc_1.abstractmethod
     def CheckRestart(
@@ -472,7 +507,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.CheckRestartRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.CheckRestartResponse, _abc.Awaitable[_admin_pb2.CheckRestartResponse]]:
-        """What would become unavailable if a broker were stopped now."""
+        """Returns the partitions that would become unavailable if a broker stopped now."""
 
     @_abc_1.abstractmethod
     def DescribeBrokers(
@@ -480,7 +515,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.DescribeBrokersRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.DescribeBrokersResponse, _abc.Awaitable[_admin_pb2.DescribeBrokersResponse]]:
-        """Every broker that is registered, holds replicas, is in maintenance or was removed."""
+        """Returns every broker that is registered, holds replicas, is in maintenance or was removed."""
 
     @_abc_1.abstractmethod
     def DescribeRecovery(
@@ -488,8 +523,8 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.DescribeRecoveryRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.DescribeRecoveryResponse, _abc.Awaitable[_admin_pb2.DescribeRecoveryResponse]]:
-        """Of partitions without a leader: what their surviving replicas hold, and what each
-        choice of a leader would lose.
+        """Returns, for partitions without a leader, the state of the surviving replicas and the
+        records that would be lost with each choice of a leader.
         """
 
     @_abc_1.abstractmethod
@@ -498,8 +533,9 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.RecoverPartitionsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.RecoverPartitionsResponse, _abc.Awaitable[_admin_pb2.RecoverPartitionsResponse]]:
-        """Consents to the loss of records: elects the chosen replica, or the best of what is
-        left, where no replica with every committed record will come back.
+        """Consents to the loss of records for partitions without a leader. The controller elects the
+        chosen replica, or the best surviving replica if no replica with every committed record
+        will return.
         """
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

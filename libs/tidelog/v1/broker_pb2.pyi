@@ -30,34 +30,34 @@ class _AcksEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Acks.ValueType],
     ACKS_UNSPECIFIED: _Acks.ValueType  # 0
     """Not valid in a request."""
     ACKS_NONE: _Acks.ValueType  # 1
-    """Once the leader has tried to append it. Whether it could is not told, nor where:
-    a partition's result has neither error nor offset.
+    """After the leader has tried to append the batch. The response does not report the outcome:
+    a partition's result has neither an error nor an offset.
     """
     ACKS_LEADER: _Acks.ValueType  # 2
-    """Once the leader has appended it and, where the topic's durability is `synced`,
-    synced it to its disk.
+    """After the leader has appended the batch. If the topic's durability is `synced`, the leader
+    has also synced the batch to its disk.
     """
     ACKS_ALL: _Acks.ValueType  # 3
-    """Once every replica in sync has it (`synced`: on its disk) and at least
-    min_insync_replicas are in sync.
+    """After every in-sync replica has the batch (`synced`: on its disk) and at least
+    min_insync_replicas replicas are in sync.
     """
 
 class Acks(_Acks, metaclass=_AcksEnumTypeWrapper):
-    """When a produced batch is answered."""
+    """When the leader acknowledges a produced batch."""
 
 ACKS_UNSPECIFIED: Acks.ValueType  # 0
 """Not valid in a request."""
 ACKS_NONE: Acks.ValueType  # 1
-"""Once the leader has tried to append it. Whether it could is not told, nor where:
-a partition's result has neither error nor offset.
+"""After the leader has tried to append the batch. The response does not report the outcome:
+a partition's result has neither an error nor an offset.
 """
 ACKS_LEADER: Acks.ValueType  # 2
-"""Once the leader has appended it and, where the topic's durability is `synced`,
-synced it to its disk.
+"""After the leader has appended the batch. If the topic's durability is `synced`, the leader
+has also synced the batch to its disk.
 """
 ACKS_ALL: Acks.ValueType  # 3
-"""Once every replica in sync has it (`synced`: on its disk) and at least
-min_insync_replicas are in sync.
+"""After every in-sync replica has the batch (`synced`: on its disk) and at least
+min_insync_replicas replicas are in sync.
 """
 Global___Acks: _TypeAlias = Acks  # noqa: Y015
 
@@ -70,31 +70,31 @@ class _OffsetPositionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Offset
     OFFSET_POSITION_UNSPECIFIED: _OffsetPosition.ValueType  # 0
     """Not valid in a request."""
     OFFSET_POSITION_EARLIEST: _OffsetPosition.ValueType  # 1
-    """The log's start."""
+    """The log start offset."""
     OFFSET_POSITION_LATEST: _OffsetPosition.ValueType  # 2
-    """The high watermark: one past the last committed record."""
+    """The high watermark: the offset after the last committed record."""
     OFFSET_POSITION_TIMESTAMP: _OffsetPosition.ValueType  # 3
-    """The first committed record whose timestamp is at or after timestamp_ms."""
+    """The offset of the first committed record whose timestamp is at or after timestamp_ms."""
 
 class OffsetPosition(_OffsetPosition, metaclass=_OffsetPositionEnumTypeWrapper):
-    """Which offset is asked for. A new leader answers the latest, and one by time, with
-    OFFSET_NOT_AVAILABLE until it knows the committed end.
+    """The kind of offset to find. A new leader returns OFFSET_NOT_AVAILABLE for the latest offset,
+    and for an offset by timestamp, until it knows the high watermark.
     """
 
 OFFSET_POSITION_UNSPECIFIED: OffsetPosition.ValueType  # 0
 """Not valid in a request."""
 OFFSET_POSITION_EARLIEST: OffsetPosition.ValueType  # 1
-"""The log's start."""
+"""The log start offset."""
 OFFSET_POSITION_LATEST: OffsetPosition.ValueType  # 2
-"""The high watermark: one past the last committed record."""
+"""The high watermark: the offset after the last committed record."""
 OFFSET_POSITION_TIMESTAMP: OffsetPosition.ValueType  # 3
-"""The first committed record whose timestamp is at or after timestamp_ms."""
+"""The offset of the first committed record whose timestamp is at or after timestamp_ms."""
 Global___OffsetPosition: _TypeAlias = OffsetPosition  # noqa: Y015
 
 @_typing.final
 class ProduceRequest(_message.Message):
-    """Batches for any number of partitions. Each partition is appended, or refused, on
-    its own.
+    """Batches for any number of partitions. Each partition's batches are appended or rejected
+    independently.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -103,15 +103,16 @@ class ProduceRequest(_message.Message):
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
     acks: Global___Acks.ValueType
-    """Holds for all partitions."""
+    """Acknowledgement mode for all partitions of the request."""
     timeout_ms: _builtins.int
-    """How long an append may wait for its replicas, in milliseconds: 1 to 300,000. What
-    is not committed by then ends as REQUEST_TIMED_OUT and may still be. Only ACKS_ALL
-    waits, and ACKS_LEADER for the disk of a `synced` topic, but it must be set always.
+    """Maximum time in milliseconds that an append waits for its replicas: 1 to 300,000. A batch
+    that is not committed by then gets REQUEST_TIMED_OUT and may still be committed later.
+    Only ACKS_ALL waits, and ACKS_LEADER for the disk of a `synced` topic, but the field is
+    always required.
     """
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ProducePartition]:
-        """One entry for each partition; a partition may appear once."""
+        """One entry for each partition. A partition may appear only once."""
 
     def __init__(
         self,
@@ -130,7 +131,7 @@ Global___ProduceRequest: _TypeAlias = ProduceRequest  # noqa: Y015
 
 @_typing.final
 class ProducePartition(_message.Message):
-    """What is to be appended to one partition."""
+    """The batches to append to one partition."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -139,18 +140,20 @@ class ProducePartition(_message.Message):
     TOPIC_ID_FIELD_NUMBER: _builtins.int
     BATCHES_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
+    """Topic name."""
     partition: _builtins.int
-    """From 0. The client chooses. Where all are to put a key to the same place: CRC32C of its
-    bytes, unsigned, modulo the topic's partition_count.
+    """Partition number, from 0. The client chooses it. Clients that must place the same key in
+    the same partition use the unsigned CRC32C of the key's bytes, modulo the topic's
+    partition_count.
     """
     topic_id: _builtins.str
-    """Where set, the append is refused with UNKNOWN_TOPIC_ID unless the topic still has
-    this id.
+    """Expected topic id. The broker rejects the append with UNKNOWN_TOPIC_ID if the topic has
+    another id. Empty: not checked.
     """
     @_builtins.property
     def batches(self) -> _containers.RepeatedCompositeFieldContainer[_record_batch_pb2.Batch]:
-        """Appended in this order, all or none; at least one. One larger than the topic's
-        max_batch_bytes: BATCH_TOO_LARGE.
+        """At least one batch. The broker appends all of them in this order, or none. A batch larger
+        than the topic's max_batch_bytes gets BATCH_TOO_LARGE.
         """
 
     def __init__(
@@ -171,14 +174,14 @@ Global___ProducePartition: _TypeAlias = ProducePartition  # noqa: Y015
 
 @_typing.final
 class ProduceResponse(_message.Message):
-    """What became of a ProduceRequest."""
+    """The result of a ProduceRequest."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     PARTITIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ProducePartitionResult]:
-        """One for each partition of the request, in its order."""
+        """One result for each partition of the request, in the order of the request."""
 
     def __init__(
         self,
@@ -195,7 +198,7 @@ Global___ProduceResponse: _TypeAlias = ProduceResponse  # noqa: Y015
 
 @_typing.final
 class ProducePartitionResult(_message.Message):
-    """What became of the batches of one partition."""
+    """The result of the append to one partition."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -207,25 +210,28 @@ class ProducePartitionResult(_message.Message):
     APPEND_TIME_MS_FIELD_NUMBER: _builtins.int
     LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
+    """Topic name, as in the request."""
     partition: _builtins.int
+    """Partition number, as in the request."""
     base_offset: _builtins.int
-    """Offset of the first record of the first batch; -1 with an error or with
-    ACKS_NONE, and then the fields below are unset.
+    """Offset of the first record of the first batch; -1 with an error or with ACKS_NONE. The
+    fields below are unset in these two cases.
     """
     leader_epoch: _builtins.int
-    """Leader epoch in which the batches were appended; of batches sent again it may be an
-    older one than that of the leader that answers.
+    """Leader epoch in which the batches were appended. For a resent batch it may be older than
+    the current leader's epoch.
     """
     append_time_ms: _builtins.int
-    """When the leader appended them, in milliseconds since 1970 (UTC)."""
+    """Time at which the leader appended the batches, in milliseconds since 1970 (UTC)."""
     log_start_offset: _builtins.int
-    """First offset that the partition still has."""
+    """First offset that the partition retains."""
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
-        """Unset: done, or not told (ACKS_NONE). A batch that a producer sends again is answered
-        like its original, and waits for its replicas like it. DUPLICATE_SEQUENCE: all of it
-        is in the log (and with ACKS_ALL committed), but where is no longer remembered, or
-        not in one stretch.
+        """Unset: the append succeeded, or its outcome is not reported (ACKS_NONE). A batch that a
+        producer resends gets the result of the original and waits for its replicas like the
+        original. DUPLICATE_SEQUENCE: the log has all records of the batches (and with ACKS_ALL
+        they are committed), but the broker no longer remembers their offsets, or the offsets are
+        not contiguous.
         """
 
     def __init__(
@@ -249,9 +255,9 @@ Global___ProducePartitionResult: _TypeAlias = ProducePartitionResult  # noqa: Y0
 
 @_typing.final
 class FetchRequest(_message.Message):
-    """A long poll over any number of partitions: answered as soon as min_bytes are there,
-    something went wrong with one of them, or max_wait_ms are over. A negative wait or
-    size refuses the request.
+    """A long poll over any number of partitions. The broker responds as soon as min_bytes are
+    available, a partition has an error, or max_wait_ms have passed. A negative wait or size
+    makes the request invalid.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -261,18 +267,20 @@ class FetchRequest(_message.Message):
     MAX_BYTES_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
     max_wait_ms: _builtins.int
-    """How long to wait for min_bytes, in milliseconds; 0: not at all. More than 60,000
-    counts as 60,000.
+    """Maximum time to wait for min_bytes, in milliseconds; 0: do not wait. Values above 60,000
+    count as 60,000.
     """
     min_bytes: _builtins.int
-    """Answer as soon as this many bytes are there; 0 answers at once."""
+    """The broker responds as soon as this many bytes are available; 0: at once."""
     max_bytes: _builtins.int
-    """At most about this many bytes in all; the first batch is always whole. More than
-    16 MiB counts as 16 MiB; 0: no batches.
+    """Approximate maximum size of the response, in bytes. The first batch is always complete,
+    even if it is larger. Values above 16 MiB count as 16 MiB; 0: no batches.
     """
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___FetchPartition]:
-        """Served by turns, so that a busy partition does not starve the others."""
+        """Partitions to read. The broker rotates the order in which it serves them, so that a busy
+        partition does not starve the others.
+        """
 
     def __init__(
         self,
@@ -292,7 +300,7 @@ Global___FetchRequest: _TypeAlias = FetchRequest  # noqa: Y015
 
 @_typing.final
 class FetchPartition(_message.Message):
-    """From where one partition is to be read."""
+    """The position from which to read one partition."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -303,20 +311,25 @@ class FetchPartition(_message.Message):
     FETCH_OFFSET_FIELD_NUMBER: _builtins.int
     MAX_BYTES_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
+    """Topic name."""
     partition: _builtins.int
+    """Partition number, from 0."""
     topic_id: _builtins.str
-    """Where set, refused with UNKNOWN_TOPIC_ID unless the topic still has this id."""
+    """Expected topic id. The broker rejects the fetch with UNKNOWN_TOPIC_ID if the topic has
+    another id. Empty: not checked.
+    """
     current_leader_epoch: _builtins.int
-    """The leader epoch that the client knows: an older one is fenced, a newer one is
-    unknown here. -1: not checked.
+    """Leader epoch that the client knows. If it is older than the broker's, the result has
+    FENCED_LEADER_EPOCH; if newer, UNKNOWN_LEADER_EPOCH. -1: not checked.
     """
     fetch_offset: _builtins.int
-    """Offset of the first record wanted. From the high watermark to the log's end: an
-    empty answer; below the log's start or beyond its end: OFFSET_OUT_OF_RANGE.
+    """Offset of the first record to read. An offset from the high watermark to the log end gets
+    an empty result. An offset below the log start or beyond the log end gets
+    OFFSET_OUT_OF_RANGE.
     """
     max_bytes: _builtins.int
-    """At most about this many bytes of this partition; its first batch is always whole.
-    0: no batches.
+    """Approximate maximum number of bytes from this partition. Its first batch is always
+    complete, even if it is larger. 0: no batches.
     """
     def __init__(
         self,
@@ -338,14 +351,14 @@ Global___FetchPartition: _TypeAlias = FetchPartition  # noqa: Y015
 
 @_typing.final
 class FetchResponse(_message.Message):
-    """What there was to read."""
+    """The result of a FetchRequest."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     PARTITIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___FetchPartitionResult]:
-        """One for each partition of the request, in its order."""
+        """One result for each partition of the request, in the order of the request."""
 
     def __init__(
         self,
@@ -362,7 +375,7 @@ Global___FetchResponse: _TypeAlias = FetchResponse  # noqa: Y015
 
 @_typing.final
 class FetchPartitionResult(_message.Message):
-    """What there was to read of one partition: committed records alone."""
+    """The committed batches read from one partition."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -374,24 +387,27 @@ class FetchPartitionResult(_message.Message):
     LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     BATCHES_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
+    """Topic name, as in the request."""
     partition: _builtins.int
+    """Partition number, as in the request."""
     high_watermark: _builtins.int
-    """First offset that is not committed yet; no later leader tells a lower one, unless its
-    election was unclean. -1: a new leader does not know it yet, where ListOffsets is
-    answered with OFFSET_NOT_AVAILABLE. Set, as the next two are, with
-    OFFSET_OUT_OF_RANGE as well.
+    """First offset that is not committed yet. No later leader reports a lower one, unless its
+    election was unclean. -1: a new leader does not know it yet; ListOffsets then returns
+    OFFSET_NOT_AVAILABLE. This field and the next two are also set with OFFSET_OUT_OF_RANGE.
     """
     log_start_offset: _builtins.int
-    """First offset that the partition still has."""
+    """First offset that the partition retains."""
     leader_epoch: _builtins.int
-    """Leader epoch of the leader that answers."""
+    """Leader epoch of the responding leader."""
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
-        """With an error there are no batches."""
+        """Unset: the fetch succeeded. A result with an error has no batches."""
 
     @_builtins.property
     def batches(self) -> _containers.RepeatedCompositeFieldContainer[_record_batch_pb2.Batch]:
-        """Whole batches; the first may begin below fetch_offset, and the reader skips to it."""
+        """Complete batches. The first one may begin below fetch_offset; the reader skips the records
+        before fetch_offset.
+        """
 
     def __init__(
         self,
@@ -414,13 +430,15 @@ Global___FetchPartitionResult: _TypeAlias = FetchPartitionResult  # noqa: Y015
 
 @_typing.final
 class ListOffsetsRequest(_message.Message):
-    """Offsets asked for, of any number of partitions."""
+    """A query for offsets of any number of partitions."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     PARTITIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListOffsetsPartition]: ...
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListOffsetsPartition]:
+        """One entry for each offset to find."""
+
     def __init__(
         self,
         *,
@@ -436,7 +454,7 @@ Global___ListOffsetsRequest: _TypeAlias = ListOffsetsRequest  # noqa: Y015
 
 @_typing.final
 class ListOffsetsPartition(_message.Message):
-    """Which offset of one partition is asked for."""
+    """The offset to find in one partition."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -447,14 +465,21 @@ class ListOffsetsPartition(_message.Message):
     POSITION_FIELD_NUMBER: _builtins.int
     TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
+    """Topic name."""
     partition: _builtins.int
+    """Partition number, from 0."""
     topic_id: _builtins.str
-    """Where set, refused with UNKNOWN_TOPIC_ID unless the topic still has this id."""
+    """Expected topic id. The broker rejects the query with UNKNOWN_TOPIC_ID if the topic has
+    another id. Empty: not checked.
+    """
     current_leader_epoch: _builtins.int
-    """As in FetchPartition."""
+    """Leader epoch that the client knows, as in FetchPartition. -1: not checked."""
     position: Global___OffsetPosition.ValueType
+    """Kind of offset to find."""
     timestamp_ms: _builtins.int
-    """Milliseconds since 1970 (UTC); read with OFFSET_POSITION_TIMESTAMP alone."""
+    """Timestamp for OFFSET_POSITION_TIMESTAMP, in milliseconds since 1970 (UTC). Ignored with
+    other positions.
+    """
     def __init__(
         self,
         *,
@@ -475,14 +500,14 @@ Global___ListOffsetsPartition: _TypeAlias = ListOffsetsPartition  # noqa: Y015
 
 @_typing.final
 class ListOffsetsResponse(_message.Message):
-    """The offsets found."""
+    """The result of a ListOffsetsRequest."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     PARTITIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListOffsetsPartitionResult]:
-        """One for each partition of the request, in its order."""
+        """One result for each partition of the request, in the order of the request."""
 
     def __init__(
         self,
@@ -510,15 +535,23 @@ class ListOffsetsPartitionResult(_message.Message):
     TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
     LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
+    """Topic name, as in the request."""
     partition: _builtins.int
+    """Partition number, as in the request."""
     offset: _builtins.int
-    """-1: no record is that young, or there is an error."""
+    """The offset found; -1: no record has a timestamp at or after timestamp_ms, or there is an
+    error.
+    """
     timestamp_ms: _builtins.int
-    """Timestamp of that record; -1 unless found by time."""
+    """Timestamp of the record at that offset, in milliseconds since 1970 (UTC); -1 unless the
+    offset was found by timestamp.
+    """
     leader_epoch: _builtins.int
-    """Leader epoch of the leader that answers; unset with an error."""
+    """Leader epoch of the responding leader; unset with an error."""
     @_builtins.property
-    def error(self) -> _errors_pb2.Error: ...
+    def error(self) -> _errors_pb2.Error:
+        """Unset: the query succeeded."""
+
     def __init__(
         self,
         *,
@@ -539,7 +572,7 @@ Global___ListOffsetsPartitionResult: _TypeAlias = ListOffsetsPartitionResult  # 
 
 @_typing.final
 class MetadataRequest(_message.Message):
-    """What a client wants to know of the cluster."""
+    """A query for cluster metadata."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -547,15 +580,17 @@ class MetadataRequest(_message.Message):
     CLUSTER_ONLY_FIELD_NUMBER: _builtins.int
     WITHOUT_PARTITIONS_FIELD_NUMBER: _builtins.int
     cluster_only: _builtins.bool
-    """Leave the topics out: brokers and controller alone."""
+    """Omits the topics: the response has brokers and controllers only."""
     without_partitions: _builtins.bool
-    """Leave out the partitions of each topic: a short answer, by whose revisions a client checks
-    whether what it knows is still current. A broker that does not know this field answers in
-    full.
+    """Omits the partitions of each topic. A client compares the revisions of this short response
+    to check whether its metadata is current. A broker that does not know this field returns
+    the partitions.
     """
     @_builtins.property
     def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Which topics; empty: all. A name that does not exist is answered with an error."""
+        """Names of topics to describe; empty: all topics. An unknown name gets an error in its
+        TopicMetadata.
+        """
 
     def __init__(
         self,
@@ -574,7 +609,7 @@ Global___MetadataRequest: _TypeAlias = MetadataRequest  # noqa: Y015
 
 @_typing.final
 class MetadataResponse(_message.Message):
-    """The cluster as the answering broker knows it; another may know newer."""
+    """Cluster metadata as the responding broker knows it. Another broker may have newer metadata."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -585,15 +620,15 @@ class MetadataResponse(_message.Message):
     CONTROLLERS_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
-    """Names this cluster and no other: 22 characters of base64url."""
+    """Unique id of the cluster: 22 characters of base64url."""
     revision: _builtins.int
-    """Revision of the metadata store up to which the broker has received every change. A topic
-    that existed at this revision or an earlier one and is answered with an error was deleted:
-    waiting for the broker to catch up cannot bring it back. 0: not sent.
+    """Metadata store revision up to which the broker has received every change. If a topic
+    existed at this revision or an earlier one and its result is an error, the topic was
+    deleted; waiting for the broker to catch up cannot bring it back. 0: not sent.
     """
     @_builtins.property
     def controller(self) -> Global___ControllerEndpoint:
-        """The active controller; unset where none is known."""
+        """The active controller; unset if the broker knows none."""
 
     @_builtins.property
     def brokers(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokerEndpoint]:
@@ -601,11 +636,11 @@ class MetadataResponse(_message.Message):
 
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicMetadata]:
-        """In the order of the request; ordered by name where it asks for all."""
+        """Topics in the order of the request; ordered by name if the request names none."""
 
     @_builtins.property
     def controllers(self) -> _containers.RepeatedCompositeFieldContainer[Global___ControllerProcess]:
-        """Controllers that live, the active one and those that stand by, ordered by id."""
+        """Live controllers, active and standby, ordered by id."""
 
     def __init__(
         self,
@@ -627,7 +662,7 @@ Global___MetadataResponse: _TypeAlias = MetadataResponse  # noqa: Y015
 
 @_typing.final
 class ControllerEndpoint(_message.Message):
-    """Where the active controller is."""
+    """The address of the active controller."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -635,10 +670,11 @@ class ControllerEndpoint(_message.Message):
     ADDRESS_FIELD_NUMBER: _builtins.int
     CONTROLLER_EPOCH_FIELD_NUMBER: _builtins.int
     controller_id: _builtins.int
+    """Controller id."""
     address: _builtins.str
-    """host:port of its gRPC address."""
+    """gRPC address, host:port."""
     controller_epoch: _builtins.int
-    """Grows with every election of a controller."""
+    """Controller epoch. It increases with every controller election."""
     def __init__(
         self,
         *,
@@ -656,7 +692,7 @@ Global___ControllerEndpoint: _TypeAlias = ControllerEndpoint  # noqa: Y015
 
 @_typing.final
 class ControllerProcess(_message.Message):
-    """Where a controller is, active or not."""
+    """The address of a controller process, active or standby."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -664,10 +700,11 @@ class ControllerProcess(_message.Message):
     ADDRESS_FIELD_NUMBER: _builtins.int
     STARTED_AT_MS_FIELD_NUMBER: _builtins.int
     controller_id: _builtins.int
+    """Controller id."""
     address: _builtins.str
-    """host:port of its gRPC address."""
+    """gRPC address, host:port."""
     started_at_ms: _builtins.int
-    """Wall clock, milliseconds since 1970."""
+    """Start time of the process by its wall clock, in milliseconds since 1970."""
     def __init__(
         self,
         *,
@@ -685,7 +722,7 @@ Global___ControllerProcess: _TypeAlias = ControllerProcess  # noqa: Y015
 
 @_typing.final
 class BrokerEndpoint(_message.Message):
-    """Where a live broker is."""
+    """The address and state of a live broker."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -695,12 +732,15 @@ class BrokerEndpoint(_message.Message):
     BROKER_EPOCH_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
+    """Broker id."""
     address: _builtins.str
-    """host:port of its gRPC address."""
+    """gRPC address, host:port."""
     rack: _builtins.str
-    """Where the broker's machine stands, as it was configured; empty: it was not."""
+    """Rack of the broker's machine, as configured; empty: not configured."""
     broker_epoch: _builtins.int
-    """Creation revision of its registration: names one life of the broker."""
+    """Creation revision of the broker's registration. It identifies one incarnation of the
+    broker.
+    """
     state: _builtins.str
     """"running" or "stopping"."""
     def __init__(
@@ -722,7 +762,7 @@ Global___BrokerEndpoint: _TypeAlias = BrokerEndpoint  # noqa: Y015
 
 @_typing.final
 class TopicMetadata(_message.Message):
-    """One topic, or why there is none of that name."""
+    """The metadata of one topic, or the reason why there is none."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -756,33 +796,39 @@ class TopicMetadata(_message.Message):
     PARTITION_COUNT_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
     name: _builtins.str
+    """Topic name."""
     topic_id: _builtins.str
-    """Names this topic and no later one of the same name: 22 characters of base64url."""
+    """Unique id of this topic: 22 characters of base64url. A later topic of the same name has
+    another id.
+    """
     replication_factor: _builtins.int
-    """Replicas that the topic asks for in each partition."""
+    """Configured number of replicas of each partition."""
     create_revision: _builtins.int
-    """Revision at which the topic was created: a later topic of the same name has a greater
-    one, by which a client knows the answer of a broker that is behind. 0: not told.
+    """Metadata store revision at which the topic was created. A later topic of the same name has
+    a greater one, so a client can detect the response of a broker that is behind. 0: not
+    reported.
     """
     partition_count: _builtins.int
-    """How many partitions the topic has, also while replicas of some are not chosen yet: by
-    this number keys are spread. 0: not told; then as many as `partitions`.
+    """Number of partitions of the topic, including partitions whose replicas are not chosen yet.
+    Clients partition keys by this number. 0: not reported; the number is the length of
+    `partitions`.
     """
     revision: _builtins.int
-    """Revision at which the topic's entry changed last: of two answers for one topic_id the
-    greater one has the newer config and partition_count. 0: not told.
+    """Metadata store revision of the last change of the topic's entry. Of two responses for one
+    topic_id, the one with the greater revision has the newer config and partition_count. 0:
+    not reported.
     """
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
-        """UNKNOWN_TOPIC_OR_PARTITION: nothing but the name is set."""
+        """Unset: the topic exists. UNKNOWN_TOPIC_OR_PARTITION: only `name` is set besides the error."""
 
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionMetadata]:
-        """Ordered by partition. One whose replicas are not chosen yet is missing."""
+        """Partitions in ascending order. A partition whose replicas are not chosen yet is missing."""
 
     @_builtins.property
     def config(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """What was set for the topic; what is absent has its default."""
+        """Configuration set for the topic. A missing key has its default value."""
 
     def __init__(
         self,
@@ -807,7 +853,7 @@ Global___TopicMetadata: _TypeAlias = TopicMetadata  # noqa: Y015
 
 @_typing.final
 class PartitionMetadata(_message.Message):
-    """One partition, its leader and its replicas; each is a broker id."""
+    """The metadata of one partition. Replicas are identified by broker id."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -826,52 +872,60 @@ class PartitionMetadata(_message.Message):
     TARGET_REPLICAS_FIELD_NUMBER: _builtins.int
     CREATE_REVISION_FIELD_NUMBER: _builtins.int
     partition: _builtins.int
-    """From 0."""
+    """Partition number, from 0."""
     leader: _builtins.int
-    """-1: none."""
+    """Broker id of the leader; -1: none."""
     leader_epoch: _builtins.int
-    """Grows with every election of a leader and never otherwise; -1: there was none. Brokers
-    may be behind: of two answers for one topic_id the greater epoch is the newer.
+    """Leader epoch. It increases with every leader election and never otherwise. -1: there was
+    no election. Brokers may be behind: of two responses for one topic_id, the one with the
+    greater epoch is newer.
     """
     unclean_leader_epoch: _builtins.int
     """Leader epoch of the last unclean election; -1: there was none."""
     min_isr: _builtins.int
-    """The min_insync_replicas in force: with fewer in sync nothing is committed, and
-    ACKS_ALL is refused with NOT_ENOUGH_REPLICAS.
+    """Effective min_insync_replicas. With fewer replicas in sync nothing is committed, and the
+    leader rejects ACKS_ALL with NOT_ENOUGH_REPLICAS.
     """
     unclean_lost_records: _builtins.int
-    """How many records that replicas were known to hold the last unclean election cut off;
-    unset: not known, or there was none.
+    """Number of records, of those that replicas were known to hold, that the last unclean
+    election truncated. Unset: not known, or there was no unclean election.
     """
     moving_operation: _builtins.str
-    """While the partition is moved: the id of the operation that moves it, the replicas that it
-    began with and those that it is to have, each in the order of preference. `replicas` are
-    then all of them. Empty: it is not moved.
+    """Id of the operation that reassigns the partition; empty: the partition is not being
+    reassigned. During a reassignment `replicas` has the original and the target replicas.
     """
     create_revision: _builtins.int
-    """Revision at which the partition was created: one that was removed and added again has a
-    greater one. 0: not told.
+    """Metadata store revision at which the partition was created. A partition that was removed
+    and added again has a greater one. 0: not reported.
     """
     @_builtins.property
     def replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Broker ids; the first is the preferred leader."""
+        """Broker ids of the assigned replicas; the first is the preferred leader."""
 
     @_builtins.property
     def isr(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Replicas in sync, the leader (where there is one) among them; ordered by id."""
+        """Broker ids of the in-sync replicas, including the leader if there is one; ordered by id."""
 
     @_builtins.property
     def eligible_leader_replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Out of sync, and yet known to hold every committed record."""
+        """Broker ids of replicas that are out of sync but known to hold every committed record."""
 
     @_builtins.property
     def offline_replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Replicas whose broker is not live."""
+        """Broker ids of replicas whose broker is not live."""
 
     @_builtins.property
-    def original_replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def original_replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Broker ids of the replicas before the reassignment, in order of preference. Empty: the
+        partition is not being reassigned.
+        """
+
     @_builtins.property
-    def target_replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def target_replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Broker ids of the replicas after the reassignment, in order of preference. Empty: the
+        partition is not being reassigned.
+        """
+
     def __init__(
         self,
         *,
@@ -902,25 +956,25 @@ Global___PartitionMetadata: _TypeAlias = PartitionMetadata  # noqa: Y015
 
 @_typing.final
 class InitProducerIdRequest(_message.Message):
-    """A producer that begins."""
+    """A request for a producer id and epoch."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     PRODUCER_NAME_FIELD_NUMBER: _builtins.int
     NAMED_EPOCH_FIELD_NUMBER: _builtins.int
     producer_name: _builtins.str
-    """Empty: a new id that nobody else has. Otherwise the id that belongs to this name, for
-    as long as it is used, in its next epoch, also where this answer is lost. Every leader refuses older
-    epochs (FENCED_PRODUCER_EPOCH) as soon as it hears of the newer one from the metadata
-    store, which is within moments unless it is cut off from there; a fence by
-    DescribeProducers holds for certain. 1 to 200 characters of [a-zA-Z0-9._-], else
-    INVALID_REQUEST.
+    """Producer name: 1 to 200 characters of [a-zA-Z0-9._-], else INVALID_REQUEST. Empty: the
+    response has a new, unique id. Otherwise the response has the id of this name, which the
+    name keeps for as long as it is used, in the next epoch. The epoch increases even if the
+    response is lost. Every leader rejects older epochs with FENCED_PRODUCER_EPOCH as soon as
+    the metadata store notifies it of the newer one. This takes moments, unless the leader is
+    disconnected from the store; only a fence by DescribeProducers is certain to take effect.
     """
     @_builtins.property
     def named_epoch(self) -> Global___NamedEpoch:
-        """Instead of a name: whoever numbers its lives by itself, as a job its runs, names its epoch.
-        A broker of an older release, which would take the next one, does not see the name here, and
-        gives an id that is none of a name.
+        """Alternative to producer_name for a client that numbers its own incarnations, as a job
+        numbers its runs: the client chooses the epoch. A broker of an older release would assign
+        the next epoch of a name; it ignores this field and assigns an id without a name.
         """
 
     def __init__(
@@ -939,8 +993,9 @@ Global___InitProducerIdRequest: _TypeAlias = InitProducerIdRequest  # noqa: Y015
 
 @_typing.final
 class NamedEpoch(_message.Message):
-    """All that ask for the newest epoch of a name share it, and only sequences keep their records
-    apart; where the name has a newer one, the answer is FENCED_PRODUCER_EPOCH.
+    """A producer name with an epoch that the client chooses. All clients that request the newest
+    epoch of a name share it, and only sequences keep their records apart. If the name has a
+    newer epoch, the response has FENCED_PRODUCER_EPOCH.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -969,13 +1024,14 @@ class NamedEpoch(_message.Message):
     PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
     PARTITION_COUNTS_FIELD_NUMBER: _builtins.int
     producer_name: _builtins.str
-    """As InitProducerIdRequest has it."""
+    """Producer name, as in InitProducerIdRequest."""
     producer_epoch: _builtins.int
+    """Requested epoch, at least 0."""
     @_builtins.property
     def partition_counts(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
-        """By topic, by how many partitions records are placed. Who shares the epoch
-        places them alike: for each topic the first number that is told holds. At most 4,000 topics
-        of an epoch.
+        """Number of partitions to use for placing records, by topic name. All holders of the epoch
+        use the same numbers: the first number reported for a topic is final. An epoch has at most
+        4,000 topics.
         """
 
     def __init__(
@@ -995,13 +1051,14 @@ Global___NamedEpoch: _TypeAlias = NamedEpoch  # noqa: Y015
 
 @_typing.final
 class InitProducerIdResponse(_message.Message):
-    """Who the producer is from now on: it writes both into the header of every batch, with a
-    sequence that counts its records by partition: from 0, and after 2^31 - 1 from 0 again.
+    """The producer id and epoch. The producer writes both into the header of every batch, with a
+    sequence that counts its records per partition, from 0. After 2^31 - 1 the sequence wraps to
+    0.
 
-    A new id begins at sequence 0 in every partition. The sequences of a named producer go
-    on from one holder of the name to the next: a new holder calls DescribeProducers with
-    its fence before it writes to a partition, and goes on there after last_sequence. What
-    is at or below it is a duplicate, whoever sends it.
+    A new id starts at sequence 0 in every partition. The sequences of a named producer continue
+    from one holder of the name to the next. A new holder calls DescribeProducers with its fence
+    before it writes to a partition, and continues there after last_sequence. A record with a
+    sequence at or below last_sequence is a duplicate, regardless of its sender.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -1031,19 +1088,21 @@ class InitProducerIdResponse(_message.Message):
     PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
     PARTITION_COUNTS_FIELD_NUMBER: _builtins.int
     producer_id: _builtins.int
-    """Positive; one of a named producer is 2^62 or more."""
+    """Producer id, positive. The id of a named producer is 2^62 or more."""
     producer_epoch: _builtins.int
-    """From 0. Where a newer epoch has written, or has fenced, a batch of an older one is
-    refused with FENCED_PRODUCER_EPOCH, whoever leads; elsewhere once the leader has heard
-    from the metadata store that the name has a newer holder.
+    """Producer epoch, from 0. In a partition in which a newer epoch has written or fenced, every
+    leader rejects a batch of an older epoch with FENCED_PRODUCER_EPOCH. In other partitions
+    the leader rejects it once the metadata store has notified the leader of the newer epoch.
     """
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
-        """METADATA_STORE_UNAVAILABLE: ask again, another broker perhaps."""
+        """Unset: the request succeeded. METADATA_STORE_UNAVAILABLE: the client may retry, possibly
+        at another broker.
+        """
 
     @_builtins.property
     def partition_counts(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
-        """The numbers that hold in this epoch, of those topics that were asked for."""
+        """Effective partition counts of this epoch, for the topics in the request."""
 
     def __init__(
         self,
@@ -1063,8 +1122,8 @@ Global___InitProducerIdResponse: _TypeAlias = InitProducerIdResponse  # noqa: Y0
 
 @_typing.final
 class DescribeProducersRequest(_message.Message):
-    """Which producers of which partitions are requested. A broker looks up at most 100,000 in one
-    request, in all of its partitions together.
+    """A query for the producers of partitions. A broker inspects at most 100,000 producers per
+    request, in all partitions together.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -1075,26 +1134,29 @@ class DescribeProducersRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     FROM_PRODUCER_ID_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
-    """At most so many producers are looked up; more than 100,000 counts as 100,000. Partitions that
-    are not done then have a next_producer_id. 0: all in one answer, and a request for which more
-    than 100,000 would be looked up is rejected with INVALID_REQUEST.
+    """Maximum number of producers to inspect; values above 100,000 count as 100,000. A partition
+    that is not complete has a next_producer_id in the response. 0: one response has
+    everything, and a request that would inspect more than 100,000 producers is rejected with
+    INVALID_REQUEST.
     """
     from_producer_id: _builtins.int
-    """Only producers with this id or a greater one."""
+    """Lowest producer id to return."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribeProducersPartition]:
-        """A partition that appears twice rejects the request."""
+        """Partitions to query. A partition that appears twice makes the request invalid."""
 
     @_builtins.property
     def producer_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Only these; empty: all that the partition knows, or the one of the fence."""
+        """Ids of producers to describe; empty: all producers that the partition knows, or the
+        producer of the fence.
+        """
 
     @_builtins.property
     def fence(self) -> Global___ProducerFence:
-        """Where set: no batch of an older epoch of this producer is appended any more, in none
-        of the partitions that are answered without an error, whoever leads them later; and
-        nothing that it appended before is still to be committed, so that last_sequence is
-        final. Where it knows a newer epoch the partition answers FENCED_PRODUCER_EPOCH.
+        """Fence to write before the query; unset: none. In each partition without an error in the
+        response, no leader appends a batch of an older epoch of this producer any more. All
+        batches that the producer appended there before are committed, so last_sequence is final.
+        A partition that knows a newer epoch returns FENCED_PRODUCER_EPOCH.
         """
 
     def __init__(
@@ -1116,7 +1178,7 @@ Global___DescribeProducersRequest: _TypeAlias = DescribeProducersRequest  # noqa
 
 @_typing.final
 class ProducerFence(_message.Message):
-    """The new holder of a producer's name, which keeps the former ones from writing."""
+    """The new holder of a producer name, which fences the previous holders."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1124,14 +1186,13 @@ class ProducerFence(_message.Message):
     PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     producer_id: _builtins.int
-    """As InitProducerId gave it to the new holder; 2^62 or more."""
+    """Producer id of the new holder, from InitProducerId; 2^62 or more."""
     producer_epoch: _builtins.int
-    """As InitProducerId gave it to the new holder."""
+    """Producer epoch of the new holder, from InitProducerId."""
     timeout_ms: _builtins.int
-    """How long a partition may wait for its replicas, in milliseconds: 1 to 300,000. The
-    fence is a batch of the log like others (see BatchHeader), and fails as a Produce
-    with ACKS_ALL does: NOT_ENOUGH_REPLICAS, LEADER_CHANGED, REQUEST_TIMED_OUT. It may
-    be asked for again.
+    """Maximum time in milliseconds that a partition waits for its replicas: 1 to 300,000. The
+    fence is a batch of the log (see BatchHeader) and fails like a Produce with ACKS_ALL:
+    NOT_ENOUGH_REPLICAS, LEADER_CHANGED, REQUEST_TIMED_OUT. The client may retry it.
     """
     def __init__(
         self,
@@ -1150,7 +1211,7 @@ Global___ProducerFence: _TypeAlias = ProducerFence  # noqa: Y015
 
 @_typing.final
 class DescribeProducersPartition(_message.Message):
-    """A partition whose producers are asked for."""
+    """A partition whose producers to describe."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1158,10 +1219,13 @@ class DescribeProducersPartition(_message.Message):
     PARTITION_FIELD_NUMBER: _builtins.int
     TOPIC_ID_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
+    """Topic name."""
     partition: _builtins.int
-    """From 0."""
+    """Partition number, from 0."""
     topic_id: _builtins.str
-    """Where set, refused with UNKNOWN_TOPIC_ID unless the topic still has this id."""
+    """Expected topic id. The broker rejects the query with UNKNOWN_TOPIC_ID if the topic has
+    another id. Empty: not checked.
+    """
     def __init__(
         self,
         *,
@@ -1179,14 +1243,14 @@ Global___DescribeProducersPartition: _TypeAlias = DescribeProducersPartition  # 
 
 @_typing.final
 class DescribeProducersResponse(_message.Message):
-    """The producers found."""
+    """The result of a DescribeProducersRequest."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     PARTITIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribeProducersPartitionResult]:
-        """One for each partition of the request, in its order."""
+        """One result for each partition of the request, in the order of the request."""
 
     def __init__(
         self,
@@ -1203,7 +1267,7 @@ Global___DescribeProducersResponse: _TypeAlias = DescribeProducersResponse  # no
 
 @_typing.final
 class DescribeProducersPartitionResult(_message.Message):
-    """The producers of one partition, as far as they are committed."""
+    """The producers of one partition, up to their committed records."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1213,20 +1277,24 @@ class DescribeProducersPartitionResult(_message.Message):
     PRODUCERS_FIELD_NUMBER: _builtins.int
     NEXT_PRODUCER_ID_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
+    """Topic name, as in the request."""
     partition: _builtins.int
+    """Partition number, as in the request."""
     next_producer_id: _builtins.int
-    """Set where the partition is not done: the next request for it has this from_producer_id."""
+    """Set if the partition is not complete: the value of from_producer_id for the next request."""
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
-        """OFFSET_NOT_AVAILABLE: a new leader does not know the committed end yet, or the leader
-        not how much of the latest batches of a producer in producer_ids is committed.
+        """Unset: the query succeeded. OFFSET_NOT_AVAILABLE: a new leader does not know the high
+        watermark yet, or the leader does not know how many of the latest batches of a producer in
+        producer_ids are committed.
         """
 
     @_builtins.property
     def producers(self) -> _containers.RepeatedCompositeFieldContainer[Global___ProducerState]:
-        """Ordered by id. One that never wrote to the partition is missing, and one that has not
-        for the broker's producer_id_expiration_ms, unless it has a name. Where all are asked
-        for, so is one with so many batches under way that none before them is remembered.
+        """Producers, ordered by id. A producer that never wrote to the partition is missing. A
+        producer without a name is also missing if it has not written for the broker's
+        producer_id_expiration_ms. If the request is for all producers, a producer is also missing
+        if it has so many uncommitted batches that the leader remembers none before them.
         """
 
     def __init__(
@@ -1250,7 +1318,7 @@ Global___DescribeProducersPartitionResult: _TypeAlias = DescribeProducersPartiti
 
 @_typing.final
 class ProducerState(_message.Message):
-    """How far one producer has come in a partition."""
+    """The progress of one producer in a partition."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1260,17 +1328,20 @@ class ProducerState(_message.Message):
     LAST_APPEND_TIME_MS_FIELD_NUMBER: _builtins.int
     EPOCH_START_SEQUENCE_FIELD_NUMBER: _builtins.int
     producer_id: _builtins.int
+    """Producer id."""
     producer_epoch: _builtins.int
-    """The newest epoch in which it wrote or fenced."""
+    """Newest epoch in which the producer wrote or fenced."""
     last_sequence: _builtins.int
-    """Sequence of the last committed record; -1: none is committed. A named producer's is
-    of whatever epoch, another's of this one.
+    """Sequence of the producer's last committed record; -1: none is committed. For a named
+    producer the record may be of any epoch, for another producer it is of producer_epoch.
     """
     last_append_time_ms: _builtins.int
-    """When its last batch or fence was appended, in milliseconds since 1970 (UTC)."""
+    """Time at which the producer's last batch or fence was appended, in milliseconds since 1970
+    (UTC).
+    """
     epoch_start_sequence: _builtins.int
-    """The sequence with which producer_epoch began in the partition: from there to last_sequence
-    is what was written in it. Unset: not known.
+    """Sequence with which producer_epoch began in the partition: the records from there to
+    last_sequence were written in this epoch. Unset: not known.
     """
     def __init__(
         self,

@@ -26,8 +26,8 @@ if _version_not_supported:
 
 
 class BrokerServiceStub:
-    """What clients ask of a broker. Errors are per partition, inside the answer; only
-    a fault of the request as a whole is a gRPC status.
+    """The API of a broker for clients. The response reports errors per partition; only an error of
+    the entire request becomes a gRPC status.
     """
 
     def __init__(self, channel):
@@ -69,8 +69,8 @@ class BrokerServiceStub:
 
 
 class BrokerServiceServicer:
-    """What clients ask of a broker. Errors are per partition, inside the answer; only
-    a fault of the request as a whole is a gRPC status.
+    """The API of a broker for clients. The response reports errors per partition; only an error of
+    the entire request becomes a gRPC status.
     """
 
     def Produce(self, request, context):
@@ -81,36 +81,36 @@ class BrokerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Fetch(self, request, context):
-        """Reads committed batches; waits for them as long as the request allows.
+        """Reads committed batches, and waits for new ones as long as the request allows.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListOffsets(self, request, context):
-        """Finds offsets: the earliest, the latest, or the first at or after a time.
+        """Returns offsets: the earliest, the latest, or the first at or after a timestamp.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Metadata(self, request, context):
-        """Tells brokers, topics, leaders and the controller, as this broker knows them.
+        """Returns brokers, topics, leaders and the controller, as this broker knows them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def InitProducerId(self, request, context):
-        """Gives a producer its id and epoch, which make its retries harmless.
+        """Assigns a producer id and epoch, which make a producer's retries idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DescribeProducers(self, request, context):
-        """Tells up to where producers have come in partitions that this broker leads; where it
-        is asked to, it first fences the former holders of a producer's name there.
+        """Returns the last committed sequences of producers in partitions that this broker leads.
+        With `fence`, the broker first fences the previous holders of a producer name there.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -158,8 +158,8 @@ def add_BrokerServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class BrokerService:
-    """What clients ask of a broker. Errors are per partition, inside the answer; only
-    a fault of the request as a whole is a gRPC status.
+    """The API of a broker for clients. The response reports errors per partition; only an error of
+    the entire request becomes a gRPC status.
     """
 
     @staticmethod

@@ -27,8 +27,8 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class BrokerServiceStub:
-    """What clients ask of a broker. Errors are per partition, inside the answer; only
-    a fault of the request as a whole is a gRPC status.
+    """The API of a broker for clients. The response reports errors per partition; only an error of
+    the entire request becomes a gRPC status.
     """
 
     @_typing.overload
@@ -38,43 +38,43 @@ class BrokerServiceStub:
     Produce: _grpc.UnaryUnaryMultiCallable[_broker_pb2.ProduceRequest, _broker_pb2.ProduceResponse]
     """Appends batches to partitions that this broker leads."""
     Fetch: _grpc.UnaryUnaryMultiCallable[_broker_pb2.FetchRequest, _broker_pb2.FetchResponse]
-    """Reads committed batches; waits for them as long as the request allows."""
+    """Reads committed batches, and waits for new ones as long as the request allows."""
     ListOffsets: _grpc.UnaryUnaryMultiCallable[_broker_pb2.ListOffsetsRequest, _broker_pb2.ListOffsetsResponse]
-    """Finds offsets: the earliest, the latest, or the first at or after a time."""
+    """Returns offsets: the earliest, the latest, or the first at or after a timestamp."""
     Metadata: _grpc.UnaryUnaryMultiCallable[_broker_pb2.MetadataRequest, _broker_pb2.MetadataResponse]
-    """Tells brokers, topics, leaders and the controller, as this broker knows them."""
+    """Returns brokers, topics, leaders and the controller, as this broker knows them."""
     InitProducerId: _grpc.UnaryUnaryMultiCallable[_broker_pb2.InitProducerIdRequest, _broker_pb2.InitProducerIdResponse]
-    """Gives a producer its id and epoch, which make its retries harmless."""
+    """Assigns a producer id and epoch, which make a producer's retries idempotent."""
     DescribeProducers: _grpc.UnaryUnaryMultiCallable[_broker_pb2.DescribeProducersRequest, _broker_pb2.DescribeProducersResponse]
-    """Tells up to where producers have come in partitions that this broker leads; where it
-    is asked to, it first fences the former holders of a producer's name there.
+    """Returns the last committed sequences of producers in partitions that this broker leads.
+    With `fence`, the broker first fences the previous holders of a producer name there.
     """
 
 @_typing.type_check_only
 class BrokerServiceAsyncStub(BrokerServiceStub):
-    """What clients ask of a broker. Errors are per partition, inside the answer; only
-    a fault of the request as a whole is a gRPC status.
+    """The API of a broker for clients. The response reports errors per partition; only an error of
+    the entire request becomes a gRPC status.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Produce: _aio.UnaryUnaryMultiCallable[_broker_pb2.ProduceRequest, _broker_pb2.ProduceResponse]  # type: ignore[assignment]
     """Appends batches to partitions that this broker leads."""
     Fetch: _aio.UnaryUnaryMultiCallable[_broker_pb2.FetchRequest, _broker_pb2.FetchResponse]  # type: ignore[assignment]
-    """Reads committed batches; waits for them as long as the request allows."""
+    """Reads committed batches, and waits for new ones as long as the request allows."""
     ListOffsets: _aio.UnaryUnaryMultiCallable[_broker_pb2.ListOffsetsRequest, _broker_pb2.ListOffsetsResponse]  # type: ignore[assignment]
-    """Finds offsets: the earliest, the latest, or the first at or after a time."""
+    """Returns offsets: the earliest, the latest, or the first at or after a timestamp."""
     Metadata: _aio.UnaryUnaryMultiCallable[_broker_pb2.MetadataRequest, _broker_pb2.MetadataResponse]  # type: ignore[assignment]
-    """Tells brokers, topics, leaders and the controller, as this broker knows them."""
+    """Returns brokers, topics, leaders and the controller, as this broker knows them."""
     InitProducerId: _aio.UnaryUnaryMultiCallable[_broker_pb2.InitProducerIdRequest, _broker_pb2.InitProducerIdResponse]  # type: ignore[assignment]
-    """Gives a producer its id and epoch, which make its retries harmless."""
+    """Assigns a producer id and epoch, which make a producer's retries idempotent."""
     DescribeProducers: _aio.UnaryUnaryMultiCallable[_broker_pb2.DescribeProducersRequest, _broker_pb2.DescribeProducersResponse]  # type: ignore[assignment]
-    """Tells up to where producers have come in partitions that this broker leads; where it
-    is asked to, it first fences the former holders of a producer's name there.
+    """Returns the last committed sequences of producers in partitions that this broker leads.
+    With `fence`, the broker first fences the previous holders of a producer name there.
     """
 
 class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
-    """What clients ask of a broker. Errors are per partition, inside the answer; only
-    a fault of the request as a whole is a gRPC status.
+    """The API of a broker for clients. The response reports errors per partition; only an error of
+    the entire request becomes a gRPC status.
     """
 
     @_abc_1.abstractmethod
@@ -91,7 +91,7 @@ class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _broker_pb2.FetchRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_broker_pb2.FetchResponse, _abc.Awaitable[_broker_pb2.FetchResponse]]:
-        """Reads committed batches; waits for them as long as the request allows."""
+        """Reads committed batches, and waits for new ones as long as the request allows."""
 
     @_abc_1.abstractmethod
     def ListOffsets(
@@ -99,7 +99,7 @@ class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _broker_pb2.ListOffsetsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_broker_pb2.ListOffsetsResponse, _abc.Awaitable[_broker_pb2.ListOffsetsResponse]]:
-        """Finds offsets: the earliest, the latest, or the first at or after a time."""
+        """Returns offsets: the earliest, the latest, or the first at or after a timestamp."""
 
     @_abc_1.abstractmethod
     def Metadata(
@@ -107,7 +107,7 @@ class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _broker_pb2.MetadataRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_broker_pb2.MetadataResponse, _abc.Awaitable[_broker_pb2.MetadataResponse]]:
-        """Tells brokers, topics, leaders and the controller, as this broker knows them."""
+        """Returns brokers, topics, leaders and the controller, as this broker knows them."""
 
     @_abc_1.abstractmethod
     def InitProducerId(
@@ -115,7 +115,7 @@ class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _broker_pb2.InitProducerIdRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_broker_pb2.InitProducerIdResponse, _abc.Awaitable[_broker_pb2.InitProducerIdResponse]]:
-        """Gives a producer its id and epoch, which make its retries harmless."""
+        """Assigns a producer id and epoch, which make a producer's retries idempotent."""
 
     @_abc_1.abstractmethod
     def DescribeProducers(
@@ -123,8 +123,8 @@ class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _broker_pb2.DescribeProducersRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_broker_pb2.DescribeProducersResponse, _abc.Awaitable[_broker_pb2.DescribeProducersResponse]]:
-        """Tells up to where producers have come in partitions that this broker leads; where it
-        is asked to, it first fences the former holders of a producer's name there.
+        """Returns the last committed sequences of producers in partitions that this broker leads.
+        With `fence`, the broker first fences the previous holders of a producer name there.
         """
 
 def add_BrokerServiceServicer_to_server(servicer: BrokerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

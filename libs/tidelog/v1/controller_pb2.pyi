@@ -23,9 +23,9 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class ReportUnreachableLeadersRequest(_message.Message):
-    """All leaders that a follower cannot reach now. It takes the place of what the same
-    broker reported before: without leaders it withdraws that. Sent again every second as
-    long as it lasts; a controller believes it for 5 seconds.
+    """All leaders that a follower cannot reach now. It replaces the previous report of the same
+    broker; without leaders it withdraws that report. The broker repeats it every second while
+    the condition lasts. A controller uses a report for 5 seconds.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -34,13 +34,15 @@ class ReportUnreachableLeadersRequest(_message.Message):
     BROKER_EPOCH_FIELD_NUMBER: _builtins.int
     LEADERS_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
-    """The follower."""
+    """Broker id of the follower."""
     broker_epoch: _builtins.int
-    """Creation revision of its registration. A report by another life than the one that is
-    registered has no effect.
+    """Creation revision of the follower's registration. A report by another incarnation than the
+    registered one has no effect.
     """
     @_builtins.property
-    def leaders(self) -> _containers.RepeatedCompositeFieldContainer[Global___UnreachableLeader]: ...
+    def leaders(self) -> _containers.RepeatedCompositeFieldContainer[Global___UnreachableLeader]:
+        """Leaders that do not respond."""
+
     def __init__(
         self,
         *,
@@ -58,7 +60,7 @@ Global___ReportUnreachableLeadersRequest: _TypeAlias = ReportUnreachableLeadersR
 
 @_typing.final
 class UnreachableLeader(_message.Message):
-    """A leader that leaves replica fetches without an answer."""
+    """A leader that does not respond to replica fetches."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -67,18 +69,19 @@ class UnreachableLeader(_message.Message):
     UNANSWERED_MS_FIELD_NUMBER: _builtins.int
     CHANGE_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
+    """Broker id of the leader."""
     broker_epoch: _builtins.int
-    """Creation revision of the registration of the life that was asked; of another life the
-    report says nothing.
+    """Creation revision of the registration of the incarnation that does not respond. The report
+    says nothing about other incarnations.
     """
     unanswered_ms: _builtins.int
-    """How long the oldest fetch without an answer has been on its way, in milliseconds; those
-    that failed meanwhile and were sent again are part of it.
+    """Time since the oldest unanswered fetch was sent, in milliseconds. It includes fetches that
+    failed in the meantime and were sent again.
     """
     @_builtins.property
     def change(self) -> _replica_control_pb2.StateChangeOrigin:
-        """As which broker and controller tell of it, the same in every report for as long as it
-        lasts.
+        """Change under which broker and controller report this. It is the same in every report while
+        the condition lasts.
         """
 
     def __init__(
@@ -99,14 +102,14 @@ Global___UnreachableLeader: _TypeAlias = UnreachableLeader  # noqa: Y015
 
 @_typing.final
 class ReportUnreachableLeadersResponse(_message.Message):
-    """Whether a ReportUnreachableLeadersRequest was taken."""
+    """The result of a ReportUnreachableLeadersRequest."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     ERROR_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
-        """Unset: taken. NOT_CONTROLLER: another one is to be told."""
+        """Unset: accepted. NOT_CONTROLLER: another controller is active."""
 
     def __init__(
         self,
@@ -123,9 +126,9 @@ Global___ReportUnreachableLeadersResponse: _TypeAlias = ReportUnreachableLeaders
 
 @_typing.final
 class ReportDiskRequest(_message.Message):
-    """The state of one broker's disk. It replaces the previous report of the same broker. Sent
-    every second for as long as the disk rejects anything, and once when that ends; a controller
-    believes a report for 5 seconds.
+    """The state of one broker's disk. It replaces the previous report of the same broker. The
+    broker sends it every second while the disk rejects anything, and once when that ends. A
+    controller uses a report for 5 seconds.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -135,18 +138,19 @@ class ReportDiskRequest(_message.Message):
     IS_REJECTING_FIELD_NUMBER: _builtins.int
     LED_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
+    """Broker id."""
     broker_epoch: _builtins.int
     """Creation revision of the broker's registration. A report by another incarnation than the
     registered one has no effect.
     """
     is_rejecting: _builtins.bool
-    """The disk rejects at least one replica of this broker, led or followed: other brokers are
-    preferred as leaders.
+    """The disk rejects at least one replica of this broker, leader or follower. The controller
+    then prefers other brokers as leaders.
     """
     @_builtins.property
     def led(self) -> _containers.RepeatedCompositeFieldContainer[Global___FailingLeadership]:
-        """The partitions that this broker leads and cannot write, sync or read; at most 1,000 in
-        one report.
+        """Partitions that this broker leads and cannot write, sync or read; at most 1,000 in one
+        report.
         """
 
     def __init__(
@@ -167,7 +171,7 @@ Global___ReportDiskRequest: _TypeAlias = ReportDiskRequest  # noqa: Y015
 
 @_typing.final
 class FailingLeadership(_message.Message):
-    """A partition whose leader's disk rejects its log."""
+    """A partition whose log the leader's disk rejects."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -177,14 +181,18 @@ class FailingLeadership(_message.Message):
     FAILING_FOR_MS_FIELD_NUMBER: _builtins.int
     CHANGE_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
+    """Topic name."""
     partition: _builtins.int
+    """Partition number, from 0."""
     leader_epoch: _builtins.int
-    """The epoch in which the broker leads it; the report has no effect on a later one."""
+    """Leader epoch in which the broker leads the partition. The report has no effect on a later
+    one.
+    """
     failing_for_ms: _builtins.int
-    """How long the disk has been rejecting it, in milliseconds."""
+    """Time since the disk began to reject the log, in milliseconds."""
     @_builtins.property
     def change(self) -> _replica_control_pb2.StateChangeOrigin:
-        """The event under which the broker reported this; its cause is disk_full or disk_error."""
+        """Change under which the broker reported this. Its cause is disk_full or disk_error."""
 
     def __init__(
         self,
@@ -205,7 +213,7 @@ Global___FailingLeadership: _TypeAlias = FailingLeadership  # noqa: Y015
 
 @_typing.final
 class ReportDiskResponse(_message.Message):
-    """Whether a ReportDiskRequest was accepted."""
+    """The result of a ReportDiskRequest."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -229,7 +237,9 @@ Global___ReportDiskResponse: _TypeAlias = ReportDiskResponse  # noqa: Y015
 
 @_typing.final
 class AnnounceGatewayRequest(_message.Message):
-    """One gateway process. Sent every 2 seconds, and once when the process stops in order."""
+    """The announcement of one gateway process. The gateway sends it every 2 seconds, and once when
+    the process stops in order.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -242,27 +252,29 @@ class AnnounceGatewayRequest(_message.Message):
     LIMITED_CLIENTS_FIELD_NUMBER: _builtins.int
     PRESSURES_FIELD_NUMBER: _builtins.int
     address: _builtins.str
-    """host:port at which others reach it, at most 256 bytes; a process at the same address takes the
-    place of the previous one. On a loopback address it does so on its own host alone.
+    """Address at which other processes reach the gateway, host:port; at most 256 bytes. A
+    process at the same address replaces the previous one. With a loopback address it replaces
+    only a process on its own host.
     """
     host: _builtins.str
-    """Name of its machine or container, at most 256 bytes."""
+    """Name of the gateway's machine or container; at most 256 bytes."""
     pid: _builtins.int
+    """Process id."""
     started_at_ms: _builtins.int
-    """Wall clock, milliseconds since 1970."""
+    """Start time of the process by its wall clock, in milliseconds since 1970."""
     version: _builtins.str
-    """Release, at most 64 bytes."""
+    """Release of the gateway; at most 64 bytes."""
     is_stopping: _builtins.bool
-    """It stops in order: its silence from now on is no fault."""
+    """The gateway stops in order: the absence of further announcements is not a fault."""
     @_builtins.property
     def limited_clients(self) -> _containers.RepeatedCompositeFieldContainer[_inspect_pb2.LimitedClient]:
-        """Clients some of whose requests or connections it rejected within the last minute, the last one
-        first. A controller keeps 10.
+        """Clients with requests or connections that the gateway rejected within the last minute,
+        most recent first. A controller keeps 10.
         """
 
     @_builtins.property
     def pressures(self) -> _containers.RepeatedCompositeFieldContainer[_inspect_pb2.ResourcePressure]:
-        """Resources of which its process is short. A controller keeps 10."""
+        """Resources that the gateway's process is short of. A controller keeps 10."""
 
     def __init__(
         self,
@@ -286,7 +298,7 @@ Global___AnnounceGatewayRequest: _TypeAlias = AnnounceGatewayRequest  # noqa: Y0
 
 @_typing.final
 class AnnounceGatewayResponse(_message.Message):
-    """Whether an AnnounceGatewayRequest was accepted."""
+    """The result of an AnnounceGatewayRequest."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

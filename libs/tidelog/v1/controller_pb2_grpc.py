@@ -26,8 +26,8 @@ if _version_not_supported:
 
 
 class ControllerServiceStub:
-    """What brokers tell the active controller. Another one answers NOT_CONTROLLER, but for what
-    gateways announce: that every controller takes.
+    """The API of the active controller for brokers and gateways. A standby controller returns
+    NOT_CONTROLLER, except to announcements of gateways, which every controller accepts.
     """
 
     def __init__(self, channel):
@@ -54,30 +54,30 @@ class ControllerServiceStub:
 
 
 class ControllerServiceServicer:
-    """What brokers tell the active controller. Another one answers NOT_CONTROLLER, but for what
-    gateways announce: that every controller takes.
+    """The API of the active controller for brokers and gateways. A standby controller returns
+    NOT_CONTROLLER, except to announcements of gateways, which every controller accepts.
     """
 
     def ReportUnreachableLeaders(self, request, context):
-        """Says which leaders this broker follows and has no answers from. A leader that its
-        followers cannot reach, and that has fallen below min ISR, is replaced by one of
-        them, although it lives.
+        """Reports the leaders that this broker follows and that do not respond. If a live leader is
+        unreachable for its followers and has fallen below min_insync_replicas, the controller
+        replaces it with one of the followers.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReportDisk(self, request, context):
-        """Reports that the disk of this broker rejects writes, and which of the partitions that
-        it leads are affected. An in-sync replica on another broker takes over their leadership.
+        """Reports that the disk of this broker rejects writes, and which of the partitions that it
+        leads are affected. An in-sync replica on another broker takes over their leadership.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AnnounceGateway(self, request, context):
-        """Says that a gateway (REST API and console) runs, or that it stops. Sent to every controller,
-        which keeps it in memory alone.
+        """Announces that a gateway (REST API and console) runs or stops. The gateway sends it to
+        every controller, which keeps it in memory only.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -110,8 +110,8 @@ def add_ControllerServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ControllerService:
-    """What brokers tell the active controller. Another one answers NOT_CONTROLLER, but for what
-    gateways announce: that every controller takes.
+    """The API of the active controller for brokers and gateways. A standby controller returns
+    NOT_CONTROLLER, except to announcements of gateways, which every controller accepts.
     """
 
     @staticmethod

@@ -27,8 +27,8 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ControllerServiceStub:
-    """What brokers tell the active controller. Another one answers NOT_CONTROLLER, but for what
-    gateways announce: that every controller takes.
+    """The API of the active controller for brokers and gateways. A standby controller returns
+    NOT_CONTROLLER, except to announcements of gateways, which every controller accepts.
     """
 
     @_typing.overload
@@ -36,43 +36,43 @@ class ControllerServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ControllerServiceAsyncStub: ...
     ReportUnreachableLeaders: _grpc.UnaryUnaryMultiCallable[_controller_pb2.ReportUnreachableLeadersRequest, _controller_pb2.ReportUnreachableLeadersResponse]
-    """Says which leaders this broker follows and has no answers from. A leader that its
-    followers cannot reach, and that has fallen below min ISR, is replaced by one of
-    them, although it lives.
+    """Reports the leaders that this broker follows and that do not respond. If a live leader is
+    unreachable for its followers and has fallen below min_insync_replicas, the controller
+    replaces it with one of the followers.
     """
     ReportDisk: _grpc.UnaryUnaryMultiCallable[_controller_pb2.ReportDiskRequest, _controller_pb2.ReportDiskResponse]
-    """Reports that the disk of this broker rejects writes, and which of the partitions that
-    it leads are affected. An in-sync replica on another broker takes over their leadership.
+    """Reports that the disk of this broker rejects writes, and which of the partitions that it
+    leads are affected. An in-sync replica on another broker takes over their leadership.
     """
     AnnounceGateway: _grpc.UnaryUnaryMultiCallable[_controller_pb2.AnnounceGatewayRequest, _controller_pb2.AnnounceGatewayResponse]
-    """Says that a gateway (REST API and console) runs, or that it stops. Sent to every controller,
-    which keeps it in memory alone.
+    """Announces that a gateway (REST API and console) runs or stops. The gateway sends it to
+    every controller, which keeps it in memory only.
     """
 
 @_typing.type_check_only
 class ControllerServiceAsyncStub(ControllerServiceStub):
-    """What brokers tell the active controller. Another one answers NOT_CONTROLLER, but for what
-    gateways announce: that every controller takes.
+    """The API of the active controller for brokers and gateways. A standby controller returns
+    NOT_CONTROLLER, except to announcements of gateways, which every controller accepts.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ReportUnreachableLeaders: _aio.UnaryUnaryMultiCallable[_controller_pb2.ReportUnreachableLeadersRequest, _controller_pb2.ReportUnreachableLeadersResponse]  # type: ignore[assignment]
-    """Says which leaders this broker follows and has no answers from. A leader that its
-    followers cannot reach, and that has fallen below min ISR, is replaced by one of
-    them, although it lives.
+    """Reports the leaders that this broker follows and that do not respond. If a live leader is
+    unreachable for its followers and has fallen below min_insync_replicas, the controller
+    replaces it with one of the followers.
     """
     ReportDisk: _aio.UnaryUnaryMultiCallable[_controller_pb2.ReportDiskRequest, _controller_pb2.ReportDiskResponse]  # type: ignore[assignment]
-    """Reports that the disk of this broker rejects writes, and which of the partitions that
-    it leads are affected. An in-sync replica on another broker takes over their leadership.
+    """Reports that the disk of this broker rejects writes, and which of the partitions that it
+    leads are affected. An in-sync replica on another broker takes over their leadership.
     """
     AnnounceGateway: _aio.UnaryUnaryMultiCallable[_controller_pb2.AnnounceGatewayRequest, _controller_pb2.AnnounceGatewayResponse]  # type: ignore[assignment]
-    """Says that a gateway (REST API and console) runs, or that it stops. Sent to every controller,
-    which keeps it in memory alone.
+    """Announces that a gateway (REST API and console) runs or stops. The gateway sends it to
+    every controller, which keeps it in memory only.
     """
 
 class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
-    """What brokers tell the active controller. Another one answers NOT_CONTROLLER, but for what
-    gateways announce: that every controller takes.
+    """The API of the active controller for brokers and gateways. A standby controller returns
+    NOT_CONTROLLER, except to announcements of gateways, which every controller accepts.
     """
 
     @_abc_1.abstractmethod
@@ -81,9 +81,9 @@ class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _controller_pb2.ReportUnreachableLeadersRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_controller_pb2.ReportUnreachableLeadersResponse, _abc.Awaitable[_controller_pb2.ReportUnreachableLeadersResponse]]:
-        """Says which leaders this broker follows and has no answers from. A leader that its
-        followers cannot reach, and that has fallen below min ISR, is replaced by one of
-        them, although it lives.
+        """Reports the leaders that this broker follows and that do not respond. If a live leader is
+        unreachable for its followers and has fallen below min_insync_replicas, the controller
+        replaces it with one of the followers.
         """
 
     @_abc_1.abstractmethod
@@ -92,8 +92,8 @@ class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _controller_pb2.ReportDiskRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_controller_pb2.ReportDiskResponse, _abc.Awaitable[_controller_pb2.ReportDiskResponse]]:
-        """Reports that the disk of this broker rejects writes, and which of the partitions that
-        it leads are affected. An in-sync replica on another broker takes over their leadership.
+        """Reports that the disk of this broker rejects writes, and which of the partitions that it
+        leads are affected. An in-sync replica on another broker takes over their leadership.
         """
 
     @_abc_1.abstractmethod
@@ -102,8 +102,8 @@ class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _controller_pb2.AnnounceGatewayRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_controller_pb2.AnnounceGatewayResponse, _abc.Awaitable[_controller_pb2.AnnounceGatewayResponse]]:
-        """Says that a gateway (REST API and console) runs, or that it stops. Sent to every controller,
-        which keeps it in memory alone.
+        """Announces that a gateway (REST API and console) runs or stops. The gateway sends it to
+        every controller, which keeps it in memory only.
         """
 
 def add_ControllerServiceServicer_to_server(servicer: ControllerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -24,118 +24,124 @@ class _ErrorCode:
 class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     ERROR_CODE_UNSPECIFIED: _ErrorCode.ValueType  # 0
-    """No error. An Error message with this code is never sent; the field is unset."""
+    """No error. No service sends an Error with this code; it leaves the field unset."""
     ERROR_CODE_INTERNAL: _ErrorCode.ValueType  # 1
-    """Not retriable. A fault inside the service that no other code describes."""
+    """Not retriable. An error inside the service that no other code describes."""
     ERROR_CODE_INVALID_REQUEST: _ErrorCode.ValueType  # 2
-    """Not retriable. A field of the request has no meaning or contradicts another."""
+    """Not retriable. A field of the request is invalid or contradicts another field."""
     ERROR_CODE_REQUEST_TIMED_OUT: _ErrorCode.ValueType  # 3
-    """Retriable, outcome unknown. The time given in the request ran out first."""
+    """Retriable, outcome unknown. The timeout of the request expired."""
     ERROR_CODE_TOO_MANY_REQUESTS: _ErrorCode.ValueType  # 4
-    """Retriable after a pause. The service has as many requests or connections of this client, or of
-    all clients, as it takes at once; nothing was done.
+    """Retriable after a pause. This client, or all clients together, have reached the service's
+    limit on concurrent requests or connections. The service did nothing.
     """
     ERROR_CODE_UNKNOWN_TOPIC_OR_PARTITION: _ErrorCode.ValueType  # 10
-    """Retriable after fresh metadata. The topic or partition is not known here: it
-    does not exist, or it was created a moment ago.
+    """Retriable after fresh metadata. This service does not know the topic or partition: it does
+    not exist, or it was created a moment ago.
     """
     ERROR_CODE_UNKNOWN_TOPIC_ID: _ErrorCode.ValueType  # 11
-    """Retriable after fresh metadata. The name is known but its topic id is another:
-    the topic was deleted and created again.
+    """Retriable after fresh metadata. The topic of this name has another topic id: the topic was
+    deleted and created again.
     """
     ERROR_CODE_NOT_LEADER: _ErrorCode.ValueType  # 12
-    """Retriable after fresh metadata. This broker does not lead the partition; the
-    leader hint names the broker that does, where that is known.
+    """Retriable after fresh metadata. This broker does not lead the partition. The leader hint
+    names the leader if it is known.
     """
     ERROR_CODE_LEADER_NOT_AVAILABLE: _ErrorCode.ValueType  # 13
     """Retriable after fresh metadata. The partition has no leader now."""
     ERROR_CODE_FENCED_LEADER_EPOCH: _ErrorCode.ValueType  # 14
-    """Retriable after fresh metadata. The request knows an older leader epoch."""
+    """Retriable after fresh metadata. The leader epoch of the request is older than the
+    broker's.
+    """
     ERROR_CODE_UNKNOWN_LEADER_EPOCH: _ErrorCode.ValueType  # 15
-    """Retriable. The request knows a newer leader epoch than this broker does."""
+    """Retriable. The leader epoch of the request is newer than the broker's."""
     ERROR_CODE_LEADER_CHANGED: _ErrorCode.ValueType  # 16
-    """Retriable, outcome unknown. The broker lost its leadership while the append
-    waited for its replicas.
+    """Retriable, outcome unknown. The broker lost its leadership while the append waited for its
+    replicas.
     """
     ERROR_CODE_NOT_ENOUGH_REPLICAS: _ErrorCode.ValueType  # 20
-    """Retriable. Fewer replicas are in sync than min_insync_replicas asks for;
-    nothing was appended.
-    """
+    """Retriable. Fewer replicas than min_insync_replicas are in sync. Nothing was appended."""
     ERROR_CODE_OFFSET_NOT_AVAILABLE: _ErrorCode.ValueType  # 21
-    """Retriable. A new leader does not know the committed end yet."""
+    """Retriable. A new leader does not know the high watermark yet."""
     ERROR_CODE_OFFSET_OUT_OF_RANGE: _ErrorCode.ValueType  # 22
-    """Not retriable. The offset lies below the log's start or beyond its end."""
+    """Not retriable. The offset is below the log start or beyond the log end."""
     ERROR_CODE_BATCH_TOO_LARGE: _ErrorCode.ValueType  # 30
     """Not retriable. A batch is larger than the topic's max_batch_bytes."""
     ERROR_CODE_CORRUPT_BATCH: _ErrorCode.ValueType  # 31
     """Retriable. The CRC32C of a batch does not match its bytes."""
     ERROR_CODE_INVALID_BATCH: _ErrorCode.ValueType  # 32
-    """Not retriable. The bytes are no RecordBatch, or the header does not describe it."""
+    """Not retriable. The bytes are not a RecordBatch, or the header does not match it."""
     ERROR_CODE_OUT_OF_ORDER_SEQUENCE: _ErrorCode.ValueType  # 33
-    """Retriable: an earlier batch may still be on its way. The sequence does not follow the
-    last one that was appended; nothing was appended. Sequences go round, so that one more
-    than 2^30 behind the next counts as ahead of it, too.
+    """Retriable, because an earlier batch may still be in flight. The sequence does not follow
+    the last appended one. Nothing was appended. Sequences wrap around, so a sequence more
+    than 2^30 behind the next one also counts as ahead of it.
     """
     ERROR_CODE_DUPLICATE_SEQUENCE: _ErrorCode.ValueType  # 34
-    """Not retriable, and no fault: the sequences are in the log, where is not known. A producer
-    takes it as a success with an unknown offset; one with a name, only if what it sends is
-    what a former holder sent with these sequences.
+    """Not retriable, and not a failure. The log already has these sequences, but the leader does
+    not know their offsets. A producer treats this as a success with an unknown offset. A
+    named producer does so only if its records are those that a previous holder sent with
+    these sequences.
     """
     ERROR_CODE_FENCED_PRODUCER_EPOCH: _ErrorCode.ValueType  # 35
     """Not retriable. A newer producer with the same id has taken over."""
     ERROR_CODE_UNKNOWN_PRODUCER_ID: _ErrorCode.ValueType  # 36
-    """Not retriable. The partition knows nothing of the producer id, and the sequence is
-    not its first: its batches are older than producer_id_expiration_ms, or an unclean
+    """Not retriable. The partition does not know the producer id, and the sequence is not the
+    producer's first one. Its batches are older than producer_id_expiration_ms, or an unclean
     election has lost them. Nothing was appended.
     """
     ERROR_CODE_INVALID_TIMESTAMP: _ErrorCode.ValueType  # 37
-    """Not retriable. A batch has a timestamp that lies further ahead of the leader's clock than the
-    topic's timestamp_max_ahead_ms allows; nothing was appended.
+    """Not retriable. The timestamp of a record is further ahead of the leader's clock than the
+    topic's timestamp_max_ahead_ms allows. Nothing was appended.
     """
     ERROR_CODE_RECORDS_DAMAGED: _ErrorCode.ValueType  # 38
-    """Not retriable. The records at the offset were damaged on the last disk that held them;
-    `damaged` has their range. All others can be read: continue at its end.
+    """Not retriable. The records at the offset were damaged on the last disk that held them.
+    `damaged` has their range. All other records are readable: the reader continues at the end
+    of the range.
     """
     ERROR_CODE_STORAGE_ERROR: _ErrorCode.ValueType  # 40
-    """Retriable. The disk refused: full, failing or gone. Nothing was appended."""
+    """Retriable. The disk rejected the write: it is full, failing or missing. Nothing was
+    appended.
+    """
     ERROR_CODE_INVALID_TOPIC_NAME: _ErrorCode.ValueType  # 50
-    """Not retriable. The topic name is empty, too long, "." or "..", or has other
-    characters than [a-zA-Z0-9._-].
+    """Not retriable. The topic name is empty, too long, "." or "..", or has characters other
+    than [a-zA-Z0-9._-].
     """
     ERROR_CODE_TOPIC_ALREADY_EXISTS: _ErrorCode.ValueType  # 51
-    """Not retriable. A topic has this name already."""
+    """Not retriable. A topic of this name exists already."""
     ERROR_CODE_INVALID_PARTITION_COUNT: _ErrorCode.ValueType  # 52
     """Not retriable. The number of partitions is below 1 or above the limit."""
     ERROR_CODE_INVALID_REPLICATION_FACTOR: _ErrorCode.ValueType  # 53
-    """Not retriable. The replication factor is below 1 or above the live brokers."""
+    """Not retriable. The replication factor is below 1 or above the number of live brokers."""
     ERROR_CODE_INVALID_CONFIG: _ErrorCode.ValueType  # 54
-    """Not retriable. A configuration key does not exist or its value is out of range."""
+    """Not retriable. A configuration key does not exist, or its value is out of range."""
     ERROR_CODE_TOPIC_BEING_DELETED: _ErrorCode.ValueType  # 55
     """Retriable. The topic is being deleted."""
     ERROR_CODE_INVALID_ASSIGNMENT: _ErrorCode.ValueType  # 56
-    """Not retriable. Replicas chosen by hand are not as they have to be."""
+    """Not retriable. The replica assignment of the request is invalid."""
     ERROR_CODE_UNKNOWN_BROKER: _ErrorCode.ValueType  # 57
-    """Not retriable. A broker of this id is not known, or is not as the request needs it."""
+    """Not retriable. No broker has this id, or the broker is not in the required state."""
     ERROR_CODE_NOT_ENOUGH_BROKERS: _ErrorCode.ValueType  # 58
-    """Not retriable. What is asked for would leave too few brokers for a topic, or would give a broker
-    more replicas than it may hold.
+    """Not retriable. The change would leave too few brokers for a topic, or would give a broker
+    more replicas than its limit.
     """
     ERROR_CODE_NOT_CONFIRMED: _ErrorCode.ValueType  # 59
-    """Not retriable. Data would be deleted, and the request does not name what once more."""
+    """Not retriable. The request would delete data, and it does not repeat the name as a
+    confirmation.
+    """
     ERROR_CODE_NOT_CONTROLLER: _ErrorCode.ValueType  # 60
-    """Retriable at the active controller, which the message names where it is known."""
+    """Retriable at the active controller, which the message names if it is known."""
     ERROR_CODE_STALE_CONTROLLER_EPOCH: _ErrorCode.ValueType  # 61
     """Not retriable. A newer controller has been elected."""
     ERROR_CODE_STALE_BROKER_EPOCH: _ErrorCode.ValueType  # 62
-    """Not retriable. The command or fetch was meant for, or comes from, a former life
+    """Not retriable. The target or the sender of the command or fetch is a previous incarnation
     of a broker.
     """
     ERROR_CODE_METADATA_STORE_UNAVAILABLE: _ErrorCode.ValueType  # 63
     """Retriable. The metadata store cannot be reached now."""
     ERROR_CODE_FETCH_SESSION_INVALID: _ErrorCode.ValueType  # 64
-    """Retriable, sends everything anew. The fetch session is unknown or out of step."""
+    """Retriable with a full request. The fetch session is unknown or out of sequence."""
     ERROR_CODE_REVISION_CONFLICT: _ErrorCode.ValueType  # 70
-    """Not retriable. Somebody has changed what the request is about since it was described."""
+    """Not retriable. The subject of the request has changed since it was described."""
     ERROR_CODE_UNKNOWN_OPERATION: _ErrorCode.ValueType  # 71
     """Not retriable. No operation has this id, or it ended long ago."""
     ERROR_CODE_OPERATION_ID_IN_USE: _ErrorCode.ValueType  # 72
@@ -143,141 +149,147 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     ERROR_CODE_OPERATION_ENDED: _ErrorCode.ValueType  # 73
     """Not retriable. The operation has ended."""
     ERROR_CODE_PARTITION_BUSY: _ErrorCode.ValueType  # 74
-    """Not retriable before the end of the operation that the message names. Partitions are
-    being moved or removed.
+    """Not retriable until the operation that the message names has ended. It reassigns or
+    removes partitions of the request.
     """
     ERROR_CODE_NOT_ELIGIBLE_LEADER: _ErrorCode.ValueType  # 75
-    """Not retriable. The replica may not lead now without loss of records."""
+    """Not retriable. The replica cannot become leader now without loss of records."""
     ERROR_CODE_CLIENT_CLOSED: _ErrorCode.ValueType  # 90
-    """Not retriable. Raised by client libraries, sent by no service: the client was closed
-    before or during the call.
+    """Not retriable. The client was closed before or during the call. Client libraries raise
+    this code; no service sends it.
     """
     ERROR_CODE_CLIENT_FORKED: _ErrorCode.ValueType  # 91
-    """Not retriable. Raised by client libraries, sent by no service: the client was made
-    before a fork() and is used in the child process.
+    """Not retriable. The client was created before a fork() and is used in the child process.
+    Client libraries raise this code; no service sends it.
     """
 
 class ErrorCode(_ErrorCode, metaclass=_ErrorCodeEnumTypeWrapper):
-    """Why a partition, a topic or a whole control command was refused.
+    """The reason why a partition, a topic or an entire control command failed.
 
-    "Retriable" means: the same request may succeed later, after a pause with
-    jitter and, where it says so, after fresh metadata. "Outcome unknown" means
-    that the records may or may not have been appended.
+    "Retriable" means that the same request may succeed later, after a pause with jitter and,
+    where the comment says so, after a refresh of the metadata. "Outcome unknown" means that the
+    records may or may not have been appended.
     """
 
 ERROR_CODE_UNSPECIFIED: ErrorCode.ValueType  # 0
-"""No error. An Error message with this code is never sent; the field is unset."""
+"""No error. No service sends an Error with this code; it leaves the field unset."""
 ERROR_CODE_INTERNAL: ErrorCode.ValueType  # 1
-"""Not retriable. A fault inside the service that no other code describes."""
+"""Not retriable. An error inside the service that no other code describes."""
 ERROR_CODE_INVALID_REQUEST: ErrorCode.ValueType  # 2
-"""Not retriable. A field of the request has no meaning or contradicts another."""
+"""Not retriable. A field of the request is invalid or contradicts another field."""
 ERROR_CODE_REQUEST_TIMED_OUT: ErrorCode.ValueType  # 3
-"""Retriable, outcome unknown. The time given in the request ran out first."""
+"""Retriable, outcome unknown. The timeout of the request expired."""
 ERROR_CODE_TOO_MANY_REQUESTS: ErrorCode.ValueType  # 4
-"""Retriable after a pause. The service has as many requests or connections of this client, or of
-all clients, as it takes at once; nothing was done.
+"""Retriable after a pause. This client, or all clients together, have reached the service's
+limit on concurrent requests or connections. The service did nothing.
 """
 ERROR_CODE_UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.ValueType  # 10
-"""Retriable after fresh metadata. The topic or partition is not known here: it
-does not exist, or it was created a moment ago.
+"""Retriable after fresh metadata. This service does not know the topic or partition: it does
+not exist, or it was created a moment ago.
 """
 ERROR_CODE_UNKNOWN_TOPIC_ID: ErrorCode.ValueType  # 11
-"""Retriable after fresh metadata. The name is known but its topic id is another:
-the topic was deleted and created again.
+"""Retriable after fresh metadata. The topic of this name has another topic id: the topic was
+deleted and created again.
 """
 ERROR_CODE_NOT_LEADER: ErrorCode.ValueType  # 12
-"""Retriable after fresh metadata. This broker does not lead the partition; the
-leader hint names the broker that does, where that is known.
+"""Retriable after fresh metadata. This broker does not lead the partition. The leader hint
+names the leader if it is known.
 """
 ERROR_CODE_LEADER_NOT_AVAILABLE: ErrorCode.ValueType  # 13
 """Retriable after fresh metadata. The partition has no leader now."""
 ERROR_CODE_FENCED_LEADER_EPOCH: ErrorCode.ValueType  # 14
-"""Retriable after fresh metadata. The request knows an older leader epoch."""
+"""Retriable after fresh metadata. The leader epoch of the request is older than the
+broker's.
+"""
 ERROR_CODE_UNKNOWN_LEADER_EPOCH: ErrorCode.ValueType  # 15
-"""Retriable. The request knows a newer leader epoch than this broker does."""
+"""Retriable. The leader epoch of the request is newer than the broker's."""
 ERROR_CODE_LEADER_CHANGED: ErrorCode.ValueType  # 16
-"""Retriable, outcome unknown. The broker lost its leadership while the append
-waited for its replicas.
+"""Retriable, outcome unknown. The broker lost its leadership while the append waited for its
+replicas.
 """
 ERROR_CODE_NOT_ENOUGH_REPLICAS: ErrorCode.ValueType  # 20
-"""Retriable. Fewer replicas are in sync than min_insync_replicas asks for;
-nothing was appended.
-"""
+"""Retriable. Fewer replicas than min_insync_replicas are in sync. Nothing was appended."""
 ERROR_CODE_OFFSET_NOT_AVAILABLE: ErrorCode.ValueType  # 21
-"""Retriable. A new leader does not know the committed end yet."""
+"""Retriable. A new leader does not know the high watermark yet."""
 ERROR_CODE_OFFSET_OUT_OF_RANGE: ErrorCode.ValueType  # 22
-"""Not retriable. The offset lies below the log's start or beyond its end."""
+"""Not retriable. The offset is below the log start or beyond the log end."""
 ERROR_CODE_BATCH_TOO_LARGE: ErrorCode.ValueType  # 30
 """Not retriable. A batch is larger than the topic's max_batch_bytes."""
 ERROR_CODE_CORRUPT_BATCH: ErrorCode.ValueType  # 31
 """Retriable. The CRC32C of a batch does not match its bytes."""
 ERROR_CODE_INVALID_BATCH: ErrorCode.ValueType  # 32
-"""Not retriable. The bytes are no RecordBatch, or the header does not describe it."""
+"""Not retriable. The bytes are not a RecordBatch, or the header does not match it."""
 ERROR_CODE_OUT_OF_ORDER_SEQUENCE: ErrorCode.ValueType  # 33
-"""Retriable: an earlier batch may still be on its way. The sequence does not follow the
-last one that was appended; nothing was appended. Sequences go round, so that one more
-than 2^30 behind the next counts as ahead of it, too.
+"""Retriable, because an earlier batch may still be in flight. The sequence does not follow
+the last appended one. Nothing was appended. Sequences wrap around, so a sequence more
+than 2^30 behind the next one also counts as ahead of it.
 """
 ERROR_CODE_DUPLICATE_SEQUENCE: ErrorCode.ValueType  # 34
-"""Not retriable, and no fault: the sequences are in the log, where is not known. A producer
-takes it as a success with an unknown offset; one with a name, only if what it sends is
-what a former holder sent with these sequences.
+"""Not retriable, and not a failure. The log already has these sequences, but the leader does
+not know their offsets. A producer treats this as a success with an unknown offset. A
+named producer does so only if its records are those that a previous holder sent with
+these sequences.
 """
 ERROR_CODE_FENCED_PRODUCER_EPOCH: ErrorCode.ValueType  # 35
 """Not retriable. A newer producer with the same id has taken over."""
 ERROR_CODE_UNKNOWN_PRODUCER_ID: ErrorCode.ValueType  # 36
-"""Not retriable. The partition knows nothing of the producer id, and the sequence is
-not its first: its batches are older than producer_id_expiration_ms, or an unclean
+"""Not retriable. The partition does not know the producer id, and the sequence is not the
+producer's first one. Its batches are older than producer_id_expiration_ms, or an unclean
 election has lost them. Nothing was appended.
 """
 ERROR_CODE_INVALID_TIMESTAMP: ErrorCode.ValueType  # 37
-"""Not retriable. A batch has a timestamp that lies further ahead of the leader's clock than the
-topic's timestamp_max_ahead_ms allows; nothing was appended.
+"""Not retriable. The timestamp of a record is further ahead of the leader's clock than the
+topic's timestamp_max_ahead_ms allows. Nothing was appended.
 """
 ERROR_CODE_RECORDS_DAMAGED: ErrorCode.ValueType  # 38
-"""Not retriable. The records at the offset were damaged on the last disk that held them;
-`damaged` has their range. All others can be read: continue at its end.
+"""Not retriable. The records at the offset were damaged on the last disk that held them.
+`damaged` has their range. All other records are readable: the reader continues at the end
+of the range.
 """
 ERROR_CODE_STORAGE_ERROR: ErrorCode.ValueType  # 40
-"""Retriable. The disk refused: full, failing or gone. Nothing was appended."""
+"""Retriable. The disk rejected the write: it is full, failing or missing. Nothing was
+appended.
+"""
 ERROR_CODE_INVALID_TOPIC_NAME: ErrorCode.ValueType  # 50
-"""Not retriable. The topic name is empty, too long, "." or "..", or has other
-characters than [a-zA-Z0-9._-].
+"""Not retriable. The topic name is empty, too long, "." or "..", or has characters other
+than [a-zA-Z0-9._-].
 """
 ERROR_CODE_TOPIC_ALREADY_EXISTS: ErrorCode.ValueType  # 51
-"""Not retriable. A topic has this name already."""
+"""Not retriable. A topic of this name exists already."""
 ERROR_CODE_INVALID_PARTITION_COUNT: ErrorCode.ValueType  # 52
 """Not retriable. The number of partitions is below 1 or above the limit."""
 ERROR_CODE_INVALID_REPLICATION_FACTOR: ErrorCode.ValueType  # 53
-"""Not retriable. The replication factor is below 1 or above the live brokers."""
+"""Not retriable. The replication factor is below 1 or above the number of live brokers."""
 ERROR_CODE_INVALID_CONFIG: ErrorCode.ValueType  # 54
-"""Not retriable. A configuration key does not exist or its value is out of range."""
+"""Not retriable. A configuration key does not exist, or its value is out of range."""
 ERROR_CODE_TOPIC_BEING_DELETED: ErrorCode.ValueType  # 55
 """Retriable. The topic is being deleted."""
 ERROR_CODE_INVALID_ASSIGNMENT: ErrorCode.ValueType  # 56
-"""Not retriable. Replicas chosen by hand are not as they have to be."""
+"""Not retriable. The replica assignment of the request is invalid."""
 ERROR_CODE_UNKNOWN_BROKER: ErrorCode.ValueType  # 57
-"""Not retriable. A broker of this id is not known, or is not as the request needs it."""
+"""Not retriable. No broker has this id, or the broker is not in the required state."""
 ERROR_CODE_NOT_ENOUGH_BROKERS: ErrorCode.ValueType  # 58
-"""Not retriable. What is asked for would leave too few brokers for a topic, or would give a broker
-more replicas than it may hold.
+"""Not retriable. The change would leave too few brokers for a topic, or would give a broker
+more replicas than its limit.
 """
 ERROR_CODE_NOT_CONFIRMED: ErrorCode.ValueType  # 59
-"""Not retriable. Data would be deleted, and the request does not name what once more."""
+"""Not retriable. The request would delete data, and it does not repeat the name as a
+confirmation.
+"""
 ERROR_CODE_NOT_CONTROLLER: ErrorCode.ValueType  # 60
-"""Retriable at the active controller, which the message names where it is known."""
+"""Retriable at the active controller, which the message names if it is known."""
 ERROR_CODE_STALE_CONTROLLER_EPOCH: ErrorCode.ValueType  # 61
 """Not retriable. A newer controller has been elected."""
 ERROR_CODE_STALE_BROKER_EPOCH: ErrorCode.ValueType  # 62
-"""Not retriable. The command or fetch was meant for, or comes from, a former life
+"""Not retriable. The target or the sender of the command or fetch is a previous incarnation
 of a broker.
 """
 ERROR_CODE_METADATA_STORE_UNAVAILABLE: ErrorCode.ValueType  # 63
 """Retriable. The metadata store cannot be reached now."""
 ERROR_CODE_FETCH_SESSION_INVALID: ErrorCode.ValueType  # 64
-"""Retriable, sends everything anew. The fetch session is unknown or out of step."""
+"""Retriable with a full request. The fetch session is unknown or out of sequence."""
 ERROR_CODE_REVISION_CONFLICT: ErrorCode.ValueType  # 70
-"""Not retriable. Somebody has changed what the request is about since it was described."""
+"""Not retriable. The subject of the request has changed since it was described."""
 ERROR_CODE_UNKNOWN_OPERATION: ErrorCode.ValueType  # 71
 """Not retriable. No operation has this id, or it ended long ago."""
 ERROR_CODE_OPERATION_ID_IN_USE: ErrorCode.ValueType  # 72
@@ -285,24 +297,24 @@ ERROR_CODE_OPERATION_ID_IN_USE: ErrorCode.ValueType  # 72
 ERROR_CODE_OPERATION_ENDED: ErrorCode.ValueType  # 73
 """Not retriable. The operation has ended."""
 ERROR_CODE_PARTITION_BUSY: ErrorCode.ValueType  # 74
-"""Not retriable before the end of the operation that the message names. Partitions are
-being moved or removed.
+"""Not retriable until the operation that the message names has ended. It reassigns or
+removes partitions of the request.
 """
 ERROR_CODE_NOT_ELIGIBLE_LEADER: ErrorCode.ValueType  # 75
-"""Not retriable. The replica may not lead now without loss of records."""
+"""Not retriable. The replica cannot become leader now without loss of records."""
 ERROR_CODE_CLIENT_CLOSED: ErrorCode.ValueType  # 90
-"""Not retriable. Raised by client libraries, sent by no service: the client was closed
-before or during the call.
+"""Not retriable. The client was closed before or during the call. Client libraries raise
+this code; no service sends it.
 """
 ERROR_CODE_CLIENT_FORKED: ErrorCode.ValueType  # 91
-"""Not retriable. Raised by client libraries, sent by no service: the client was made
-before a fork() and is used in the child process.
+"""Not retriable. The client was created before a fork() and is used in the child process.
+Client libraries raise this code; no service sends it.
 """
 Global___ErrorCode: _TypeAlias = ErrorCode  # noqa: Y015
 
 @_typing.final
 class Error(_message.Message):
-    """What went wrong, for a person and for a program."""
+    """An error, for programs and for people."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -311,16 +323,20 @@ class Error(_message.Message):
     LEADER_FIELD_NUMBER: _builtins.int
     DAMAGED_FIELD_NUMBER: _builtins.int
     code: Global___ErrorCode.ValueType
-    """For a program; one that it does not know counts as ERROR_CODE_INTERNAL."""
+    """Error code, for programs. A program treats a code that it does not know as
+    ERROR_CODE_INTERNAL.
+    """
     message: _builtins.str
-    """For a person: what is wrong, and what would be right."""
+    """Message for people: what is wrong and how to correct it."""
     @_builtins.property
     def leader(self) -> Global___LeaderHint:
-        """Set with NOT_LEADER alone, in answers to clients, where the leader is known."""
+        """Address of the leader. Set only with NOT_LEADER, in responses to clients, if the leader is
+        known.
+        """
 
     @_builtins.property
     def damaged(self) -> Global___DamagedRecords:
-        """Set with RECORDS_DAMAGED alone."""
+        """Range of the damaged records. Set only with RECORDS_DAMAGED."""
 
     def __init__(
         self,
@@ -340,16 +356,16 @@ Global___Error: _TypeAlias = Error  # noqa: Y015
 
 @_typing.final
 class DamagedRecords(_message.Message):
-    """Records that cannot be read any more."""
+    """A range of records that are permanently unreadable."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     FIRST_OFFSET_FIELD_NUMBER: _builtins.int
     NEXT_OFFSET_FIELD_NUMBER: _builtins.int
     first_offset: _builtins.int
-    """The first of them."""
+    """Offset of the first damaged record."""
     next_offset: _builtins.int
-    """The offset after the last of them."""
+    """Offset after the last damaged record."""
     def __init__(
         self,
         *,
@@ -366,7 +382,7 @@ Global___DamagedRecords: _TypeAlias = DamagedRecords  # noqa: Y015
 
 @_typing.final
 class LeaderHint(_message.Message):
-    """Where a partition's leader is, as far as the answering broker knows."""
+    """The leader of a partition, as the responding broker knows it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -374,10 +390,11 @@ class LeaderHint(_message.Message):
     LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     ADDRESS_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
+    """Broker id of the leader."""
     leader_epoch: _builtins.int
-    """Leader epoch in which it leads."""
+    """Leader epoch of the leader."""
     address: _builtins.str
-    """host:port of that broker's gRPC address."""
+    """gRPC address of the leader, host:port."""
     def __init__(
         self,
         *,

@@ -21,7 +21,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class StateChangeEvent(_message.Message):
-    """One stage of one state change. `tidelog.state_changes` documents kinds, stages, causes."""
+    """One stage of one state change. `tidelog.state_changes` documents kinds, stages and causes."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -43,37 +43,41 @@ class StateChangeEvent(_message.Message):
     TRACE_ID_FIELD_NUMBER: _builtins.int
     DETAILS_JSON_FIELD_NUMBER: _builtins.int
     time_ms: _builtins.int
-    """Wall clock of the service, milliseconds since 1970."""
+    """Time by the service's wall clock, in milliseconds since 1970."""
     service: _builtins.str
-    """"controller-1", "broker-2"."""
+    """Service that reports the event, such as "controller-1" or "broker-2"."""
     kind: _builtins.str
+    """Kind of the state change."""
     stage: _builtins.str
-    """requested, received, completed, failed, ignored or acknowledged."""
+    """Stage: "requested", "received", "completed", "failed", "ignored" or "acknowledged"."""
     cause: _builtins.str
-    """Empty: none is known."""
+    """Cause of the change; empty: not known."""
     change_id: _builtins.str
-    """The same through all stages and services. Empty where a fact has but one stage."""
+    """Id of the change, which is the same in all stages and services. Empty for an event with a
+    single stage.
+    """
     topic: _builtins.str
-    """Empty: it is about no topic."""
+    """Topic name; empty: the event concerns no topic."""
     topic_id: _builtins.str
+    """Topic id; empty: the event concerns no topic, or the id is not known."""
     partition: _builtins.int
-    """-1: about no single partition."""
+    """Partition number; -1: the event concerns no single partition."""
     broker: _builtins.int
-    """Whom it is about; -1: no single broker."""
+    """Id of the broker that the event concerns; -1: no single broker."""
     broker_epoch: _builtins.int
-    """Creation revision of that broker's registration; 0: does not apply."""
+    """Creation revision of that broker's registration; 0: not applicable."""
     controller_epoch: _builtins.int
-    """-1: does not apply."""
+    """Controller epoch; -1: not applicable."""
     leader_epoch: _builtins.int
-    """-1: does not apply."""
+    """Leader epoch; -1: not applicable."""
     revision: _builtins.int
-    """Store revision at which it was decided or is known; 0: does not apply."""
+    """Store revision at which the change was decided or is known; 0: not applicable."""
     duration_ms: _builtins.int
-    """Milliseconds since it was requested, over all services; -1: not known."""
+    """Time since the change was requested, across all services, in milliseconds; -1: not known."""
     trace_id: _builtins.str
     """W3C trace id, 32 hexadecimal digits; empty: none."""
     details_json: _builtins.str
-    """A JSON object with what else there is to say."""
+    """Additional details, as a JSON object."""
     def __init__(
         self,
         *,
@@ -105,7 +109,7 @@ Global___StateChangeEvent: _TypeAlias = StateChangeEvent  # noqa: Y015
 
 @_typing.final
 class WatchEventsRequest(_message.Message):
-    """Which state changes are to be told. Filters that are not set let everything pass."""
+    """The state changes to return. A filter that is not set matches everything."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -118,21 +122,28 @@ class WatchEventsRequest(_message.Message):
     FOLLOW_FIELD_NUMBER: _builtins.int
     SKIP_UNKNOWN_KINDS_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
+    """Topic name."""
     partition: _builtins.int
-    """Only with a topic."""
+    """Partition number; valid only with a topic."""
     broker: _builtins.int
+    """Broker id."""
     since_ms: _builtins.int
-    """Not older than this, milliseconds since 1970."""
+    """Time of the oldest event to return, in milliseconds since 1970."""
     limit: _builtins.int
-    """At most so many of the recent ones, the newest; 0: all that are kept."""
+    """Maximum number of recent events to return; the newest are returned. 0: all events that the
+    service keeps.
+    """
     follow: _builtins.bool
-    """Go on with those to come, until the call is cancelled."""
+    """Continues with future events until the caller cancels the call."""
     skip_unknown_kinds: _builtins.bool
-    """A kind that the service does not know refuses the request (INVALID_REQUEST). With this it
-    lets nothing pass: for who asks services of several versions for all the kinds he knows.
+    """Ignores kinds that the service does not know, which then match nothing. False: an unknown
+    kind rejects the request with INVALID_REQUEST. A caller sets it to send all the kinds that
+    it knows to services of several releases.
     """
     @_builtins.property
-    def kinds(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def kinds(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Kinds of state changes."""
+
     def __init__(
         self,
         *,
@@ -162,8 +173,8 @@ Global___WatchEventsRequest: _TypeAlias = WatchEventsRequest  # noqa: Y015
 
 @_typing.final
 class WatchEventsResponse(_message.Message):
-    """Some state changes, in the order in which the service told them. There is always a first
-    message, if only an empty one.
+    """Some state changes, in the order in which the service reported them. The stream always has a
+    first message, which may be empty.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -172,13 +183,18 @@ class WatchEventsResponse(_message.Message):
     DROPPED_FIELD_NUMBER: _builtins.int
     OLDEST_KEPT_MS_FIELD_NUMBER: _builtins.int
     dropped: _builtins.int
-    """How many came too fast to be told since the last message; they are lost to this call."""
+    """Number of events since the last message that came too fast to be sent. They are lost to
+    this call.
+    """
     oldest_kept_ms: _builtins.int
-    """How far back the service remembers, milliseconds since 1970: what it told before this is
-    forgotten, or was told by a former process. 0 in all messages but the first.
+    """Time of the oldest event that the service keeps, in milliseconds since 1970. Earlier
+    events are evicted, or were reported by a previous process. 0 in all messages except the
+    first.
     """
     @_builtins.property
-    def events(self) -> _containers.RepeatedCompositeFieldContainer[Global___StateChangeEvent]: ...
+    def events(self) -> _containers.RepeatedCompositeFieldContainer[Global___StateChangeEvent]:
+        """State changes."""
+
     def __init__(
         self,
         *,
@@ -196,7 +212,7 @@ Global___WatchEventsResponse: _TypeAlias = WatchEventsResponse  # noqa: Y015
 
 @_typing.final
 class DescribeServiceRequest(_message.Message):
-    """What is to be described."""
+    """The parts of the state to describe."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -206,17 +222,20 @@ class DescribeServiceRequest(_message.Message):
     SERVICES_ONLY_FIELD_NUMBER: _builtins.int
     IN_ISR_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
-    """Replicas of this topic alone; empty: of all."""
+    """Topic whose replicas to describe; empty: all topics."""
     partition: _builtins.int
-    """Only with a topic."""
+    """Partition number; valid only with a topic."""
     only_unwell: _builtins.bool
-    """Leave out replicas that are well: in sync, with a leader, and nobody waiting."""
+    """Omits healthy replicas: those that are in sync and have a leader, and for which neither
+    records nor consumers wait.
+    """
     services_only: _builtins.bool
-    """Leave out all replicas and partitions: which services there are is asked."""
+    """Omits all replicas and partitions: the caller needs only the list of services."""
     @_builtins.property
     def in_isr(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Of the active controller: those partitions alone, well or not, in whose ISR, as its key
-        has it, one of these brokers is; every leader is in its own.
+        """For the active controller: broker ids that select partitions. The response has exactly the
+        partitions, healthy or not, whose ISR in the partition's key contains one of these
+        brokers. Every leader is in its own ISR.
         """
 
     def __init__(
@@ -240,7 +259,7 @@ Global___DescribeServiceRequest: _TypeAlias = DescribeServiceRequest  # noqa: Y0
 
 @_typing.final
 class DescribeServiceResponse(_message.Message):
-    """How a service stands."""
+    """The state of a service."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -260,30 +279,42 @@ class DescribeServiceResponse(_message.Message):
     role: _builtins.str
     """"broker" or "controller"."""
     id: _builtins.int
+    """Broker id or controller id."""
     address: _builtins.str
+    """gRPC address, host:port."""
     version: _builtins.str
+    """Release of the service."""
     started_at_ms: _builtins.int
-    """Wall clocks, milliseconds since 1970."""
+    """Start time of the process by its wall clock, in milliseconds since 1970."""
     now_ms: _builtins.int
+    """Current time by the service's wall clock, in milliseconds since 1970."""
     events_told: _builtins.int
-    """State changes that were told, and those that could not be kept for `__state_changes`."""
+    """Number of state changes that the service has reported."""
     events_dropped: _builtins.int
+    """Number of state changes that could not be written to `__state_changes`."""
     @_builtins.property
-    def store(self) -> Global___StoreHealth: ...
+    def store(self) -> Global___StoreHealth:
+        """Health of the metadata store as seen by this service."""
+
     @_builtins.property
-    def broker(self) -> Global___BrokerState: ...
+    def broker(self) -> Global___BrokerState:
+        """State of a broker; unset for a controller."""
+
     @_builtins.property
-    def controller(self) -> Global___ControllerState: ...
+    def controller(self) -> Global___ControllerState:
+        """State of a controller; unset for a broker."""
+
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
-        """Set where the topic or partition that was asked for does not exist, as far as this service
-        has read; it describes itself all the same. A controller that stands by cannot tell.
+        """Set if the requested topic or partition does not exist, as far as this service has read
+        the store. The response describes the service nevertheless. A standby controller cannot
+        determine it.
         """
 
     @_builtins.property
     def limited_clients(self) -> _containers.RepeatedCompositeFieldContainer[Global___LimitedClient]:
-        """Client addresses some of whose requests were rejected within the last minute, because a limit
-        on requests or connections was reached; at most 100, the last one first.
+        """Client addresses with requests that the service rejected within the last minute because of
+        a limit on requests or connections; at most 100, most recent first.
         """
 
     def __init__(
@@ -313,7 +344,7 @@ Global___DescribeServiceResponse: _TypeAlias = DescribeServiceResponse  # noqa: 
 
 @_typing.final
 class LimitedClient(_message.Message):
-    """A client address that is at a limit of a service."""
+    """A client address that has reached a limit of a service."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -323,20 +354,21 @@ class LimitedClient(_message.Message):
     REJECTED_FIELD_NUMBER: _builtins.int
     LAST_MS_FIELD_NUMBER: _builtins.int
     address: _builtins.str
+    """Address of the client."""
     limit: _builtins.str
-    """Name of the setting: of brokers and controllers "max_client_requests" (of all clients together),
-    "max_requests_per_client" or "max_connections_per_client"; of gateways the last two, and of all
-    clients together "max_concurrent_requests", "max_concurrent_streams", "connections", and
-    "body_bytes" (of request bodies that are being received).
+    """Name of the setting. Brokers and controllers: "max_client_requests" (for all clients
+    together), "max_requests_per_client" or "max_connections_per_client". Gateways: the last
+    two, and for all clients together "max_concurrent_requests", "max_concurrent_streams",
+    "connections" and "body_bytes" (of request bodies that are being received).
     """
     value: _builtins.int
-    """What it allows."""
+    """Value of the limit."""
     rejected: _builtins.int
-    """Requests of this address that it rejected, and idle connections that it closed, since there
-    was none for a minute.
+    """Number of rejected requests and closed idle connections of this address. The count
+    restarts after a minute without any.
     """
     last_ms: _builtins.int
-    """Milliseconds since the last of them."""
+    """Time since the last of them, in milliseconds."""
     def __init__(
         self,
         *,
@@ -356,8 +388,8 @@ Global___LimitedClient: _TypeAlias = LimitedClient  # noqa: Y015
 
 @_typing.final
 class StoreHealth(_message.Message):
-    """How the metadata store answers this service. Latencies are without the time in which the
-    service's own event loop was late: that is no fault of the store.
+    """The health of the metadata store as seen by this service. Latencies exclude the time in
+    which the service's own event loop was late, because the store does not cause it.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -374,36 +406,38 @@ class StoreHealth(_message.Message):
     WRITE_PROBLEM_FIELD_NUMBER: _builtins.int
     REJECTS_WRITES_MS_FIELD_NUMBER: _builtins.int
     unreachable_ms: _builtins.int
-    """Since when it has not answered, milliseconds ago; -1: it answers."""
+    """Time since the store stopped responding, in milliseconds; -1: it responds."""
     problem: _builtins.str
-    """What it said last, where it does not answer."""
+    """Last error of the store if it does not respond; empty: it responds."""
     last_latency_ms: _builtins.int
-    """Of the last answer, in milliseconds; -1: none yet."""
+    """Latency of the last response, in milliseconds; -1: none yet."""
     max_latency_ms: _builtins.int
-    """The longest of the last minute, in milliseconds; -1: none."""
+    """Maximum latency of the last minute, in milliseconds; -1: none."""
     max_latency_ago_ms: _builtins.int
-    """How long ago that answer came, in milliseconds; -1: none."""
+    """Time since the response with the maximum latency, in milliseconds; -1: none."""
     last_slow_ago_ms: _builtins.int
-    """How long ago an answer came last that took half a second or more, or a request failed without
-    one, in milliseconds; -1: none within the last minute.
+    """Time since the last response that took half a second or more, or the last failed request,
+    in milliseconds; -1: none within the last minute.
     """
     failed_tries: _builtins.int
-    """Requests of the last minute that had no answer; each counts in max_latency_ms with its wait."""
+    """Number of requests of the last minute without a response. The wait of each counts in
+    max_latency_ms.
+    """
     write_problem: _builtins.str
-    """Why it rejects writes though it answers reads, as it says itself; empty: it takes them, as far
-    as is known.
+    """Reason from the store why it rejects writes although it serves reads; empty: it accepts
+    writes, as far as known.
     """
     rejects_writes_ms: _builtins.int
-    """Since when it rejects them, milliseconds ago; -1: it does not."""
+    """Time since the store began to reject writes, in milliseconds; -1: it does not."""
     @_builtins.property
     def quick_answers_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """How long ago it was asked what it answered within half a second, in milliseconds: at most
-        one for each second of the last minute, newest last.
+        """Times since the requests that the store answered within half a second were sent, in
+        milliseconds; at most one for each second of the last minute, newest last.
         """
 
     @_builtins.property
     def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___StoreMember]:
-        """Each configured endpoint, where there are several, as this service finds it."""
+        """Health of each configured endpoint as seen by this service, if there are several."""
 
     def __init__(
         self,
@@ -438,13 +472,13 @@ class StoreMember(_message.Message):
     UNREACHABLE_MS_FIELD_NUMBER: _builtins.int
     PROBLEM_FIELD_NUMBER: _builtins.int
     address: _builtins.str
-    """host:port."""
+    """Address of the endpoint, host:port."""
     unreachable_ms: _builtins.int
-    """Since when it has not answered, milliseconds ago; -1: it answers, has failed only once, or was
-    not asked yet.
+    """Time since the member stopped responding, in milliseconds; -1: it responds, has failed
+    only once, or has not received a request yet.
     """
     problem: _builtins.str
-    """What the last failed request to it ended with; empty: it answers."""
+    """Error of the last failed request; empty: the member responds."""
     def __init__(
         self,
         *,
@@ -462,7 +496,7 @@ Global___StoreMember: _TypeAlias = StoreMember  # noqa: Y015
 
 @_typing.final
 class BrokerState(_message.Message):
-    """A broker, and its replicas."""
+    """The state of a broker and its replicas."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -498,107 +532,117 @@ class BrokerState(_message.Message):
     MISSING_CONTROLLERS_FIELD_NUMBER: _builtins.int
     CONTROLLER_PRESSURES_FIELD_NUMBER: _builtins.int
     broker_epoch: _builtins.int
-    """Creation revision of its registration; 0: it has none."""
+    """Creation revision of the broker's registration; 0: not registered."""
     state: _builtins.str
-    """"starting", "running", "stopping"."""
+    """"starting", "running" or "stopping"."""
     has_full_state: _builtins.bool
-    """Whether it has had a full state from a controller since it started."""
+    """The broker has received a full state from a controller since it started."""
     controller_epoch: _builtins.int
-    """The highest controller epoch whose command it has taken."""
+    """Highest controller epoch whose command the broker has accepted."""
     replica_count: _builtins.int
-    """Of all replicas, however many are described above."""
+    """Number of all replicas of this broker, including those not described above."""
     leader_count: _builtins.int
+    """Number of all partitions that this broker leads, including those not described above."""
     disk_free_bytes: _builtins.int
-    """Bytes that the file system of the data has left; -1: not known."""
+    """Free space of the data directory's file system, in bytes; -1: not known."""
     controller_address: _builtins.str
-    """Of the controller that is active as far as this broker has read; empty: none is."""
+    """Address of the active controller, as far as this broker has read the store; empty: none."""
     start_phase: _builtins.str
-    """How far a start has come. "store": it waits for the store to say which cluster this is;
+    """Phase of the start. "store": the broker waits until the store returns the cluster id;
     "logs": it opens its logs; "metadata": it reads the cluster's metadata; "registration": it
-    registers; "states": it takes its replicas' states from a controller, or waits for them;
-    empty: it has started. In the first three it serves nothing but health checks and this.
+    registers; "states": it receives its replicas' states from a controller, or waits for
+    them; empty: it has started. In the first three phases it serves only health checks and
+    this service.
     """
     start_done: _builtins.int
-    """Of the logs or the states, how many are done, and of how many; 0 of 0: not known yet."""
+    """Number of logs or states that are done in the current phase of the start."""
     start_total: _builtins.int
+    """Total number of logs or states of the current phase; 0: not known yet."""
     move_bytes_per_second: _builtins.int
-    """What it may send to replicas that moves add, and receive as one, in bytes per second; -1:
-    without bound.
+    """Maximum rate at which the broker sends to replicas that moves add, and at which it
+    receives as such a replica, in bytes per second; -1: unlimited.
     """
     previous_end: _builtins.str
-    """How its previous process ended, by what that one left in the data directory: "stopped" in
-    order, "crashed", "rebooted" (with its machine); empty: there was none.
+    """End of the broker's previous process, from its traces in the data directory: "stopped" in
+    order, "crashed", or "rebooted" with its machine. Empty: there was no previous process.
     """
     boot_id: _builtins.str
-    """Names the boot of its machine; empty: not known."""
+    """Id of the current boot of the broker's machine; empty: not known."""
     disk_free_inodes: _builtins.int
-    """Files that the file system of the data can still hold, and how many in all; 0 of 0: it has no
-    fixed number, or does not say.
+    """Number of files that the data directory's file system can still hold. Both 0: it has no
+    fixed number, or does not report it.
     """
     disk_inodes: _builtins.int
+    """Total number of files that the file system can hold."""
     @_builtins.property
     def registered(self) -> _containers.RepeatedCompositeFieldContainer[Global___RegisteredBroker]:
-        """Brokers that are registered, as this one sees it."""
+        """Registered brokers, as this broker sees them."""
 
     @_builtins.property
-    def replicas(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaState]: ...
+    def replicas(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaState]:
+        """Replicas of this broker that match the request."""
+
     @_builtins.property
     def controllers(self) -> _containers.RepeatedCompositeFieldContainer[Global___RegisteredController]:
-        """Controllers that are registered, active or not, as this broker sees it, ordered by id."""
+        """Registered controllers, active or standby, as this broker sees them, ordered by id."""
 
     @_builtins.property
     def departures(self) -> _containers.RepeatedCompositeFieldContainer[Global___Departure]:
-        """As ControllerState tells them, for when no controller does."""
+        """Departed brokers, as in ControllerState, for the case that no controller responds."""
 
     @_builtins.property
     def heard(self) -> _containers.RepeatedCompositeFieldContainer[Global___HeardBroker]:
-        """Brokers that fetch from this one or that it fetches from, whatever is described above."""
+        """Brokers that fetch from this broker, or from which it fetches, regardless of the request."""
 
     @_builtins.property
     def rejected_starts(self) -> _containers.RepeatedCompositeFieldContainer[Global___RejectedStart]:
-        """As ControllerState reports them."""
+        """Rejected starts, as in ControllerState."""
 
     @_builtins.property
     def elections(self) -> Global___RecentElections:
-        """Unset: a release that does not count them."""
+        """Recent elections; unset: a release that does not count them."""
 
     @_builtins.property
     def pressures(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokerPressure]:
-        """As ControllerState reports them; its own as it finds them now."""
+        """Resource shortages, as in ControllerState; for this broker, its current ones."""
 
     @_builtins.property
     def rejected_requests(self) -> _containers.RepeatedCompositeFieldContainer[Global___RejectedRequests]:
-        """Produce requests of the last minute that were rejected for good, and consumers' fetches for
-        records that retention had deleted, by topic and reason; at most 200 of either.
+        """Produce requests with a non-retriable error within the last minute, and consumers' fetches
+        for records that retention had deleted, by topic and reason; at most 200 of each kind.
         """
 
     @_builtins.property
     def sampled_keys(self) -> _containers.RepeatedCompositeFieldContainer[Global___SampledKeys]:
-        """Keys of records that were written within the last minute to partitions that it leads; at most
-        16 of each of 200 partitions.
+        """Keys of records that were written within the last minute to partitions that this broker
+        leads; at most 16 keys for each of 200 partitions.
         """
 
     @_builtins.property
     def clocks(self) -> _containers.RepeatedCompositeFieldContainer[Global___HeardClock]:
-        """Clocks of other brokers as their replica fetches and answers carried them within the last two
+        """Clocks of other brokers from replica fetches and their responses within the last two
         minutes, ordered by id.
         """
 
     @_builtins.property
     def clock_doubt(self) -> Global___ClockDoubt:
-        """Set while this broker doubts its own wall clock."""
+        """Set while this broker does not trust its own wall clock."""
 
     @_builtins.property
     def repaired_damage(self) -> _containers.RepeatedCompositeFieldContainer[Global___RepairedDamage]:
-        """Of its replicas, within the last hour and since it started; at most 100."""
+        """Damage of this broker's replicas that was repaired within the last hour and since the
+        start of the process; at most 100.
+        """
 
     @_builtins.property
     def missing_controllers(self) -> _containers.RepeatedCompositeFieldContainer[Global___MissingController]:
-        """As ControllerState reports them, for when no controller does."""
+        """Missing controllers, as in ControllerState, for the case that no controller responds."""
 
     @_builtins.property
     def controller_pressures(self) -> _containers.RepeatedCompositeFieldContainer[Global___ControllerPressure]:
-        """As ControllerState reports them, for when no controller does."""
+        """Resource shortages of controllers, as in ControllerState, for the case that no controller
+        responds.
+        """
 
     def __init__(
         self,
@@ -645,7 +689,7 @@ Global___BrokerState: _TypeAlias = BrokerState  # noqa: Y015
 
 @_typing.final
 class RepairedDamage(_message.Message):
-    """A replica whose bytes on the disk were damaged, and that was repaired."""
+    """A replica whose bytes on the disk were damaged and have been repaired."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -655,11 +699,15 @@ class RepairedDamage(_message.Message):
     REPAIRED_AT_MS_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
+    """Topic name."""
     partition: _builtins.int
+    """Partition number, from 0."""
     found_at_ms: _builtins.int
-    """Milliseconds since 1970."""
+    """Time at which the damage was found, in milliseconds since 1970."""
     repaired_at_ms: _builtins.int
+    """Time at which the damage was repaired, in milliseconds since 1970."""
     reason: _builtins.str
+    """Description of the damage, for people."""
     def __init__(
         self,
         *,
@@ -679,15 +727,18 @@ Global___RepairedDamage: _TypeAlias = RepairedDamage  # noqa: Y015
 
 @_typing.final
 class HeardClock(_message.Message):
-    """Another broker's wall clock, compared with this one's."""
+    """The wall clock of another broker, compared with this broker's."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     BROKER_ID_FIELD_NUMBER: _builtins.int
     SKEW_MS_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
+    """Broker id of the other broker."""
     skew_ms: _builtins.int
-    """By how much it is ahead of this broker's, in milliseconds, less what the message took."""
+    """Time by which the other clock is ahead of this broker's, in milliseconds, minus the
+    transit time of the message.
+    """
     def __init__(
         self,
         *,
@@ -704,7 +755,7 @@ Global___HeardClock: _TypeAlias = HeardClock  # noqa: Y015
 
 @_typing.final
 class ClockDoubt(_message.Message):
-    """Why, and for how long, nothing is deleted for its age."""
+    """A doubt about the wall clock, which suspends deletion by age."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -712,10 +763,11 @@ class ClockDoubt(_message.Message):
     AHEAD_MS_FIELD_NUMBER: _builtins.int
     FOR_MS_FIELD_NUMBER: _builtins.int
     reason: _builtins.str
+    """Reason for the doubt, for people."""
     ahead_ms: _builtins.int
-    """By how much the clock seems to be ahead, in milliseconds."""
+    """Time by which the clock seems to be ahead, in milliseconds."""
     for_ms: _builtins.int
-    """For how long it has been in doubt."""
+    """Duration of the doubt so far, in milliseconds."""
     def __init__(
         self,
         *,
@@ -733,7 +785,7 @@ Global___ClockDoubt: _TypeAlias = ClockDoubt  # noqa: Y015
 
 @_typing.final
 class RejectedRequests(_message.Message):
-    """Requests that no broker takes, however often they are sent."""
+    """Requests that every broker rejects, regardless of retries."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -743,16 +795,18 @@ class RejectedRequests(_message.Message):
     LAST_MS_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
+    """Topic name."""
     reason: _builtins.str
     """Name of the error code."""
     count: _builtins.int
-    """Within the last minute, at most 1,000. Of fetches for deleted records (OFFSET_OUT_OF_RANGE):
-    within the last five minutes, at most 100, of that partition of the topic that has most.
+    """Number of requests within the last minute, at most 1,000. For fetches of deleted records
+    (OFFSET_OUT_OF_RANGE): the number within the last five minutes, at most 100, for the
+    partition of the topic that has the most.
     """
     last_ms: _builtins.int
-    """Milliseconds since the last of them."""
+    """Time since the last of them, in milliseconds."""
     message: _builtins.str
-    """That the client got for it."""
+    """Error message of the last of them."""
     def __init__(
         self,
         *,
@@ -772,8 +826,8 @@ Global___RejectedRequests: _TypeAlias = RejectedRequests  # noqa: Y015
 
 @_typing.final
 class SampledKeys(_message.Message):
-    """Keys that were written to a partition: those of the smallest hashes, so that the samples of other
-    partitions hold the same ones.
+    """Keys that were written to a partition. The sample has the keys with the smallest hashes, so
+    that the samples of different partitions contain the same keys.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -783,11 +837,15 @@ class SampledKeys(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     KEYS_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
+    """Topic name."""
     partition: _builtins.int
+    """Partition number, from 0."""
     partitions: _builtins.int
-    """How many the topic has."""
+    """Number of partitions of the topic."""
     @_builtins.property
-    def keys(self) -> _containers.RepeatedCompositeFieldContainer[Global___KeyPlacement]: ...
+    def keys(self) -> _containers.RepeatedCompositeFieldContainer[Global___KeyPlacement]:
+        """Keys of the sample."""
+
     def __init__(
         self,
         *,
@@ -806,7 +864,7 @@ Global___SampledKeys: _TypeAlias = SampledKeys  # noqa: Y015
 
 @_typing.final
 class KeyPlacement(_message.Message):
-    """One key of a sample, and when it was written there."""
+    """One key of a sample and the time of its last write."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -814,11 +872,13 @@ class KeyPlacement(_message.Message):
     IS_STANDARD_FIELD_NUMBER: _builtins.int
     LAST_MS_FIELD_NUMBER: _builtins.int
     key_hash: _builtins.int
-    """BLAKE2b of the key, 63 bits."""
+    """BLAKE2b hash of the key, 63 bits."""
     is_standard: _builtins.bool
-    """Whether the standard partitioner (CRC32C of the key, modulo the partitions) puts it here."""
+    """The standard partitioner (CRC32C of the key, modulo the number of partitions) places the
+    key in this partition.
+    """
     last_ms: _builtins.int
-    """Milliseconds since it was last written here."""
+    """Time since the key was last written to this partition, in milliseconds."""
     def __init__(
         self,
         *,
@@ -836,8 +896,8 @@ Global___KeyPlacement: _TypeAlias = KeyPlacement  # noqa: Y015
 
 @_typing.final
 class BrokerPressure(_message.Message):
-    """A resource of which a broker's process is short, by its own word: also of one that takes no new
-    connection for that reason.
+    """A resource that a broker's process is short of, as the broker itself reports it. A broker
+    that accepts no new connections because of a shortage reports it, too.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -849,15 +909,22 @@ class BrokerPressure(_message.Message):
     SINCE_MS_FIELD_NUMBER: _builtins.int
     DETAIL_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
+    """Broker id."""
     resource: _builtins.str
-    """"open_files", "memory", "cpu", "connections" (of one client address)."""
+    """"open_files", "memory", "cpu", "connections" (of one client address), "disk" or "network"."""
     used: _builtins.int
-    """Files, bytes, or of the CPU the milliseconds of waiting for it in as many that passed."""
+    """Amount in use: files, bytes or connections. "cpu": milliseconds of waiting for the CPU.
+    "disk": milliseconds that the slowest disk operation takes. "network": retransmitted TCP
+    segments.
+    """
     limit: _builtins.int
+    """Limit of `used`, in the same unit. "cpu": milliseconds in which the waiting was measured.
+    "network": TCP segments sent.
+    """
     since_ms: _builtins.int
-    """Wall clock of the broker, milliseconds since 1970."""
+    """Start of the shortage by the broker's wall clock, in milliseconds since 1970."""
     detail: _builtins.str
-    """What uses it, for people; empty: not known."""
+    """Users of the resource, for people; empty: not known."""
     def __init__(
         self,
         *,
@@ -878,7 +945,7 @@ Global___BrokerPressure: _TypeAlias = BrokerPressure  # noqa: Y015
 
 @_typing.final
 class ControllerPressure(_message.Message):
-    """A resource of which a controller's process is short, as BrokerPressure."""
+    """A resource that a controller's process is short of. The fields are those of BrokerPressure."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -889,11 +956,17 @@ class ControllerPressure(_message.Message):
     SINCE_MS_FIELD_NUMBER: _builtins.int
     DETAIL_FIELD_NUMBER: _builtins.int
     controller_id: _builtins.int
+    """Controller id."""
     resource: _builtins.str
+    """Name of the resource, as in BrokerPressure."""
     used: _builtins.int
+    """Amount in use, as in BrokerPressure."""
     limit: _builtins.int
+    """Limit of `used`, as in BrokerPressure."""
     since_ms: _builtins.int
+    """Start of the shortage by the controller's wall clock, in milliseconds since 1970."""
     detail: _builtins.str
+    """Users of the resource, for people; empty: not known."""
     def __init__(
         self,
         *,
@@ -914,7 +987,7 @@ Global___ControllerPressure: _TypeAlias = ControllerPressure  # noqa: Y015
 
 @_typing.final
 class ResourcePressure(_message.Message):
-    """A resource of which the process is short that sends this, as BrokerPressure."""
+    """A resource that the sending process is short of. The fields are those of BrokerPressure."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -924,10 +997,15 @@ class ResourcePressure(_message.Message):
     SINCE_MS_FIELD_NUMBER: _builtins.int
     DETAIL_FIELD_NUMBER: _builtins.int
     resource: _builtins.str
+    """Name of the resource, as in BrokerPressure."""
     used: _builtins.int
+    """Amount in use, as in BrokerPressure."""
     limit: _builtins.int
+    """Limit of `used`, as in BrokerPressure."""
     since_ms: _builtins.int
+    """Start of the shortage by the sender's wall clock, in milliseconds since 1970."""
     detail: _builtins.str
+    """Users of the resource, for people; empty: not known."""
     def __init__(
         self,
         *,
@@ -947,8 +1025,8 @@ Global___ResourcePressure: _TypeAlias = ResourcePressure  # noqa: Y015
 
 @_typing.final
 class RecentElections(_message.Message):
-    """How often the cluster has elected within the window, as a broker has seen it by the commands that
-    it got.
+    """The number of recent elections of the cluster, which a broker counts from the commands that
+    it received.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -964,25 +1042,25 @@ class RecentElections(_message.Message):
     LONGEST_STANDSTILL_MS_FIELD_NUMBER: _builtins.int
     LAST_STANDSTILL_MS_FIELD_NUMBER: _builtins.int
     controllers: _builtins.int
-    """Changes of the active controller."""
+    """Number of changes of the active controller."""
     registrations_lost: _builtins.int
-    """How often the broker's own registration was lost."""
+    """Number of losses of the broker's own registration."""
     leaders: _builtins.int
-    """Leader elections of the partition that has had most of them."""
+    """Number of leader elections of the partition with the most elections."""
     topic: _builtins.str
-    """That partition; empty and -1: there was none."""
+    """Topic of that partition; empty: there was none."""
     partition: _builtins.int
+    """Number of that partition; -1: there was none."""
     window_ms: _builtins.int
-    """The counts are those of so many milliseconds."""
+    """Length of the window of the counts, in milliseconds."""
     last_ms: _builtins.int
-    """Milliseconds since the last of all these; -1: there was none."""
+    """Time since the last of these events, in milliseconds; -1: there was none."""
     standstills: _builtins.int
-    """How often this broker's process did not run for a second or longer, and the longest of these
-    gaps in milliseconds.
-    """
+    """Number of times that this broker's process did not run for a second or longer."""
     longest_standstill_ms: _builtins.int
+    """Longest of these pauses, in milliseconds."""
     last_standstill_ms: _builtins.int
-    """Milliseconds since the last of them ended; -1: there was none."""
+    """Time since the last pause ended, in milliseconds; -1: there was none."""
     def __init__(
         self,
         *,
@@ -1007,7 +1085,9 @@ Global___RecentElections: _TypeAlias = RecentElections  # noqa: Y015
 
 @_typing.final
 class LeaseEnds(_message.Message):
-    """How often leases of one broker have ended within the window, as the active controller has seen."""
+    """The number of expired leases of one broker within a window, as the active controller counted
+    them.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1016,11 +1096,13 @@ class LeaseEnds(_message.Message):
     WINDOW_MS_FIELD_NUMBER: _builtins.int
     LAST_MS_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
+    """Broker id."""
     count: _builtins.int
+    """Number of expired leases."""
     window_ms: _builtins.int
-    """The count is that of so many milliseconds."""
+    """Length of the window of the count, in milliseconds."""
     last_ms: _builtins.int
-    """Milliseconds since the last of them."""
+    """Time since the last expiry, in milliseconds."""
     def __init__(
         self,
         *,
@@ -1048,12 +1130,14 @@ class BrokerConnection(_message.Message):
     BROKEN_MS_FIELD_NUMBER: _builtins.int
     DIAL_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
+    """Broker id."""
     broker_epoch: _builtins.int
+    """Creation revision of the broker's registration."""
     broken_ms: _builtins.int
-    """Since when there is none, milliseconds ago; -1: it stands."""
+    """Time since the connection broke, in milliseconds; -1: it is established."""
     dial: _builtins.str
-    """How a plain connect to its address ended last, where there is none: "accepted", "no_answer",
-    "refused", "unresolved".
+    """Result of the last TCP connect to the broker's address while the connection is broken:
+    "accepted", "no_answer", "refused" or "unresolved".
     """
     def __init__(
         self,
@@ -1073,7 +1157,7 @@ Global___BrokerConnection: _TypeAlias = BrokerConnection  # noqa: Y015
 
 @_typing.final
 class HeardBroker(_message.Message):
-    """Another broker, by what one has had of it over the partitions that they share."""
+    """Another broker, with the last messages from it about shared partitions."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1082,13 +1166,14 @@ class HeardBroker(_message.Message):
     LAST_ANSWER_MS_FIELD_NUMBER: _builtins.int
     UNANSWERED_MS_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
+    """Broker id of the other broker."""
     last_fetch_ms: _builtins.int
-    """Since its last replica fetch came, in milliseconds; -1: none has."""
+    """Time since its last replica fetch, in milliseconds; -1: none."""
     last_answer_ms: _builtins.int
-    """Since it last answered a replica fetch, in milliseconds; -1: it never has."""
+    """Time since it last responded to a replica fetch, in milliseconds; -1: never."""
     unanswered_ms: _builtins.int
-    """Since the first replica fetch that it has left without an answer was sent, in milliseconds;
-    -1: there is none, or it waits no longer than it may.
+    """Time since the oldest unanswered replica fetch was sent to it, in milliseconds; -1: there
+    is none, or it waits no longer than allowed.
     """
     def __init__(
         self,
@@ -1108,7 +1193,7 @@ Global___HeardBroker: _TypeAlias = HeardBroker  # noqa: Y015
 
 @_typing.final
 class RegisteredBroker(_message.Message):
-    """A registration, as a service has read it."""
+    """The registration of a broker, as a service has read it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1124,24 +1209,32 @@ class RegisteredBroker(_message.Message):
     DATA_DIR_FIELD_NUMBER: _builtins.int
     NOT_INTACT_REASON_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
+    """Broker id."""
     broker_epoch: _builtins.int
+    """Creation revision of the registration."""
     address: _builtins.str
+    """gRPC address, host:port."""
     state: _builtins.str
+    """State in the registration: "running" or "stopping"."""
     rack: _builtins.str
+    """Rack, as configured; empty: none."""
     whole_since: _builtins.int
-    """The oldest broker epoch since which its replicas, or those of synced topics, have lost
-    nothing: who was in sync in an older one is not elected as clean. 0: not known.
+    """Oldest broker epoch since which the broker's replicas have lost nothing. A replica whose
+    ISR membership is of an older epoch cannot win a clean election. 0: not known.
     """
     synced_whole_since: _builtins.int
+    """Same as whole_since, for replicas of topics with durability `synced`. 0: not known."""
     directory_id: _builtins.str
-    """The data directory that holds the broker id: its id, its machine and its path there. Empty: it
-    registered by a release that keeps none.
+    """Id of the data directory that owns the broker id. Empty: a release without directory ids
+    registered the broker.
     """
     host: _builtins.str
+    """Machine of that data directory; empty: not known."""
     data_dir: _builtins.str
+    """Path of that data directory on its machine; empty: not known."""
     not_intact_reason: _builtins.str
-    """Why the directory counts as intact only since this registration; empty: it does not, or it
-    held nothing older.
+    """Reason why the data directory counts as intact only since this registration; empty: it
+    counts as intact for longer, or it held no older data.
     """
     def __init__(
         self,
@@ -1168,8 +1261,8 @@ Global___RegisteredBroker: _TypeAlias = RegisteredBroker  # noqa: Y015
 
 @_typing.final
 class RejectedStart(_message.Message):
-    """A process that cannot start as a broker, or that waits for another process of the same id. Kept
-    until the next registration of the id, and for an hour at most.
+    """A process that cannot start as a broker, or that waits for another process with the same id.
+    The record remains until the next registration of the id, for at most an hour.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -1185,27 +1278,32 @@ class RejectedStart(_message.Message):
     HAS_RUN_SINCE_FIELD_NUMBER: _builtins.int
     AFTER_REGISTRATION_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
+    """Broker id."""
     at_ms: _builtins.int
-    """Wall clock of that process, milliseconds since 1970."""
+    """Time of the rejection by the process's wall clock, in milliseconds since 1970."""
     cause: _builtins.str
-    """"broker_id_in_use", "waits_for_lease", "data_directory", "directory_in_use", "store", "address",
-    "disk", "other". "unfinished": it began after one that was rejected, and has not registered.
-    "fault": it had started, and ended because one of its tasks failed.
+    """Cause: "broker_id_in_use", "waits_for_lease", "data_directory", "directory_in_use",
+    "store", "address", "disk" or "other". "unfinished": the process started after a rejected
+    one and has not registered. "fault": the process had started and ended because one of its
+    tasks failed.
     """
     reason: _builtins.str
-    """What is wrong, and what to do."""
+    """Description of the problem and of its remedy, for people."""
     address: _builtins.str
-    """Where the process is: its address, its machine, its data directory and that directory's id;
-    empty: not known.
-    """
+    """Address of the process; empty: not known."""
     host: _builtins.str
+    """Machine of the process; empty: not known."""
     data_dir: _builtins.str
+    """Path of the process's data directory; empty: not known."""
     directory_id: _builtins.str
+    """Id of that data directory; empty: not known."""
     has_run_since: _builtins.bool
-    """A broker of this id has registered, or stopped in order, since: by revisions of the store."""
+    """A broker of this id has registered, or stopped in order, since the rejection, by store
+    revisions.
+    """
     after_registration: _builtins.bool
-    """No registration of the id stood when this was reported: it is newer than the end of the last
-    one, whatever clocks say.
+    """The id was not registered when the rejection was reported. The rejection is therefore
+    newer than the end of the last registration, regardless of clocks.
     """
     def __init__(
         self,
@@ -1231,7 +1329,7 @@ Global___RejectedStart: _TypeAlias = RejectedStart  # noqa: Y015
 
 @_typing.final
 class RegisteredController(_message.Message):
-    """The registration of a controller's process, active or not."""
+    """The registration of a controller process, active or standby."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1239,9 +1337,11 @@ class RegisteredController(_message.Message):
     ADDRESS_FIELD_NUMBER: _builtins.int
     STARTED_AT_MS_FIELD_NUMBER: _builtins.int
     controller_id: _builtins.int
+    """Controller id."""
     address: _builtins.str
+    """gRPC address, host:port."""
     started_at_ms: _builtins.int
-    """Wall clock, milliseconds since 1970."""
+    """Start time of the process by its wall clock, in milliseconds since 1970."""
     def __init__(
         self,
         *,
@@ -1259,7 +1359,7 @@ Global___RegisteredController: _TypeAlias = RegisteredController  # noqa: Y015
 
 @_typing.final
 class ReplicaState(_message.Message):
-    """One replica, as its own broker sees it."""
+    """The state of one replica, as its own broker sees it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1285,46 +1385,63 @@ class ReplicaState(_message.Message):
     DAMAGED_FIELD_NUMBER: _builtins.int
     DIVERGED_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
+    """Topic name."""
     topic_id: _builtins.str
+    """Topic id."""
     partition: _builtins.int
+    """Partition number, from 0."""
     role: _builtins.str
     """"leader", "follower", "none" (no leader to follow) or "damaged" (out of service)."""
     leader_epoch: _builtins.int
+    """Leader epoch."""
     revision: _builtins.int
-    """Of the newest decision that it has taken."""
+    """Revision of the newest state that the replica has accepted."""
     log_start_offset: _builtins.int
+    """First offset of the log."""
     log_end_offset: _builtins.int
+    """Offset after the last record."""
     high_watermark: _builtins.int
+    """High watermark that the replica knows."""
     flushed_offset: _builtins.int
-    """Up to where the log is on the disk."""
+    """Offset below which all records are on the disk."""
     size_bytes: _builtins.int
+    """Size of the log in bytes."""
     synced: _builtins.bool
+    """The topic's durability is `synced`."""
     failure: _builtins.str
-    """Why it takes no records: "", "disk_full", "disk_error", "corrupt", "rejects_leader"."""
+    """Reason why the replica accepts no records: "disk_full", "disk_error", "corrupt" or
+    "rejects_leader"; empty: it accepts records.
+    """
     failure_message: _builtins.str
-    """The last message of that failure."""
+    """Last error message of that failure; empty: there is none."""
     failure_ms: _builtins.int
-    """Milliseconds since it began; -1: there is none."""
+    """Time since the failure began, in milliseconds; -1: there is none."""
     moving: _builtins.str
-    """"adding" or "leaving" while its partition is moved; empty: it stays."""
+    """Role in a reassignment of the partition: "adding" or "leaving"; empty: the replica
+    remains.
+    """
     failed_leader_epoch: _builtins.int
-    """The last leader epoch in which this replica led and its disk rejected its log; -1: none
-    since the failure began.
+    """Last leader epoch in which this replica led and its disk rejected its log; -1: none since
+    the failure began.
     """
     @_builtins.property
-    def leader(self) -> Global___LeaderState: ...
+    def leader(self) -> Global___LeaderState:
+        """State of a leader; unset for other roles."""
+
     @_builtins.property
-    def follower(self) -> Global___FollowerState: ...
+    def follower(self) -> Global___FollowerState:
+        """State of a follower; unset for other roles."""
+
     @_builtins.property
     def damaged(self) -> _containers.RepeatedCompositeFieldContainer[Global___DamagedOffsets]:
-        """Records that this disk damaged and no other replica could send again, by offset; the first
-        20 stretches. They cannot be read here.
+        """Records that this disk damaged and that no other replica could provide, by offset; the
+        first 20 ranges. They cannot be read here.
         """
 
     @_builtins.property
     def diverged(self) -> _containers.RepeatedCompositeFieldContainer[Global___DivergedOffsets]:
-        """Ranges of offsets in which this replica and another one hold different committed batches, as
-        this one found when it led; the first 20.
+        """Ranges of offsets in which this replica and another one hold different committed batches,
+        as this replica found as leader; the first 20.
         """
 
     def __init__(
@@ -1362,8 +1479,8 @@ Global___ReplicaState: _TypeAlias = ReplicaState  # noqa: Y015
 
 @_typing.final
 class DivergedOffsets(_message.Message):
-    """Committed records that two replicas have different batches of, although the checksums of both
-    hold.
+    """A range of committed records in which two replicas hold different batches although the
+    checksums of both are valid.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -1381,30 +1498,35 @@ class DivergedOffsets(_message.Message):
     FOUND_AT_MS_FIELD_NUMBER: _builtins.int
     EVIDENCE_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
-    """The broker that has the other replica. This broker itself: its disk holds other batches than
+    """Broker id of the other replica. If it is this broker: its disk holds other batches than
     were appended.
     """
     first_offset: _builtins.int
+    """First offset of the range."""
     next_offset: _builtins.int
-    """The offset after the last of them."""
+    """Offset after the range."""
     digest: _builtins.str
-    """Of this replica and of the other one, in hexadecimal."""
+    """Digest of this replica's range, in hexadecimal."""
     other_digest: _builtins.str
+    """Digest of the other replica's range, in hexadecimal."""
     batch_offset: _builtins.int
     """Base offset of the first batch that differs; -1: not known yet."""
     batch: _builtins.str
-    """That batch in both replicas; empty: there is none, or it is not known yet."""
+    """That batch in this replica; empty: there is none, or it is not known yet."""
     other_batch: _builtins.str
+    """That batch in the other replica; empty: there is none, or it is not known yet."""
     found_at_ms: _builtins.int
-    """When it was found, in milliseconds since 1970."""
+    """Time at which the divergence was found, in milliseconds since 1970."""
     evidence: _builtins.str
-    """The file below the data_dir of this broker that describes it."""
+    """File that describes the divergence, below this broker's data_dir."""
     @_builtins.property
     def segments(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Files of the two replicas that hold the range, where known."""
+        """Files of this replica that contain the range; empty: not known."""
 
     @_builtins.property
-    def other_segments(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def other_segments(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Files of the other replica that contain the range; empty: not known."""
+
     def __init__(
         self,
         *,
@@ -1431,15 +1553,16 @@ Global___DivergedOffsets: _TypeAlias = DivergedOffsets  # noqa: Y015
 
 @_typing.final
 class DamagedOffsets(_message.Message):
-    """Records that cannot be read."""
+    """A range of records that cannot be read."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     FIRST_OFFSET_FIELD_NUMBER: _builtins.int
     NEXT_OFFSET_FIELD_NUMBER: _builtins.int
     first_offset: _builtins.int
+    """First offset of the range."""
     next_offset: _builtins.int
-    """The offset after the last of them."""
+    """Offset after the range."""
     def __init__(
         self,
         *,
@@ -1456,7 +1579,7 @@ Global___DamagedOffsets: _TypeAlias = DamagedOffsets  # noqa: Y015
 
 @_typing.final
 class LeaderState(_message.Message):
-    """What a leader knows."""
+    """The state of a partition's leader."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1469,29 +1592,33 @@ class LeaderState(_message.Message):
     WRITTEN_BYTES_PER_SECOND_FIELD_NUMBER: _builtins.int
     MOST_WRITTEN_BYTES_PER_SECOND_FIELD_NUMBER: _builtins.int
     hw_stalled_ms: _builtins.int
-    """Since when records wait to be committed and the high watermark has not moved,
-    milliseconds ago; -1: nothing waits.
+    """Time for which records have waited for commitment without progress of the high watermark,
+    in milliseconds; -1: no record waits.
     """
     refused_below_min_isr: _builtins.int
-    """acks=all appends that were refused for want of replicas in sync, in this epoch."""
+    """Number of acks=all appends that were rejected in this epoch because too few replicas are
+    in sync.
+    """
     last_refused_ms: _builtins.int
-    """Milliseconds since the last of them; -1: none."""
+    """Time since the last of them, in milliseconds; -1: none."""
     written_bytes_per_second: _builtins.int
-    """Of a partition to which a move adds replicas: bytes per second that were appended within the
-    last seconds, where a single burst counts for nothing. Unset: no replica is added, or the rate
-    is not known.
+    """Write rate of the last seconds, in bytes per second, for a partition to which a move adds
+    replicas. A single burst has no effect on it. Unset: no replica is added, or the rate is
+    not known.
     """
     most_written_bytes_per_second: _builtins.int
-    """The same of those seconds in which most was appended."""
+    """Maximum write rate within these seconds, in bytes per second. Unset: as above."""
     @_builtins.property
     def maximal_isr(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Replicas whose end offsets hold the high watermark."""
+        """Broker ids of the replicas whose end offsets limit the high watermark."""
 
     @_builtins.property
-    def followers(self) -> _containers.RepeatedCompositeFieldContainer[Global___FollowerProgress]: ...
+    def followers(self) -> _containers.RepeatedCompositeFieldContainer[Global___FollowerProgress]:
+        """Progress of the followers."""
+
     @_builtins.property
     def waiting_consumers(self) -> _containers.RepeatedCompositeFieldContainer[Global___WaitingConsumer]:
-        """Consumers that ask at or beyond the high watermark and below the log's end."""
+        """Consumers that fetch at or above the high watermark and below the log end."""
 
     def __init__(
         self,
@@ -1522,7 +1649,7 @@ Global___LeaderState: _TypeAlias = LeaderState  # noqa: Y015
 
 @_typing.final
 class FollowerProgress(_message.Message):
-    """What a leader knows of a follower."""
+    """The progress of a follower, as its leader knows it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1537,22 +1664,28 @@ class FollowerProgress(_message.Message):
     LAST_CAUGHT_UP_MS_FIELD_NUMBER: _builtins.int
     SESSION_ID_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
+    """Broker id of the follower."""
     broker_epoch: _builtins.int
+    """Creation revision of the follower's registration."""
     in_isr: _builtins.bool
+    """The follower is in the ISR."""
     log_end_offset: _builtins.int
-    """-1: not known in this epoch."""
+    """Log end offset of the follower; -1: not known in this epoch."""
     lag_records: _builtins.int
-    """Records, bytes and milliseconds that it lacks; the last is the age of the oldest record
-    that it does not have. Of one that has told no end in this epoch: at least so much, which
-    is what was written since the epoch began; nothing since: not known. -1: not known.
+    """Number of records that the follower lacks; -1: not known. For a follower that has reported
+    no end offset in this epoch, it is a lower bound: what was written since the epoch began.
+    If nothing was written, it is not known. The same holds for lag_bytes and lag_ms.
     """
     lag_bytes: _builtins.int
+    """Number of bytes that the follower lacks; -1: not known."""
     lag_ms: _builtins.int
+    """Age of the oldest record that the follower lacks, in milliseconds; -1: not known."""
     last_fetch_ms: _builtins.int
-    """Milliseconds since its last fetch, and since it last had all; -1: not in this epoch."""
+    """Time since the follower's last fetch, in milliseconds; -1: none in this epoch."""
     last_caught_up_ms: _builtins.int
+    """Time since the follower last had all records, in milliseconds; -1: never in this epoch."""
     session_id: _builtins.int
-    """0: it has no fetch session."""
+    """Id of the follower's fetch session; 0: none."""
     def __init__(
         self,
         *,
@@ -1577,7 +1710,7 @@ Global___FollowerProgress: _TypeAlias = FollowerProgress  # noqa: Y015
 
 @_typing.final
 class WaitingConsumer(_message.Message):
-    """A consumer that gets nothing."""
+    """A consumer that receives no records, because the records at its offset are not committed."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1585,9 +1718,11 @@ class WaitingConsumer(_message.Message):
     FETCHES_FIELD_NUMBER: _builtins.int
     LAST_MS_FIELD_NUMBER: _builtins.int
     offset: _builtins.int
+    """Offset at which the consumer fetches."""
     fetches: _builtins.int
-    """Fetches at that offset that were answered empty, and how long since the last of them."""
+    """Number of empty responses to fetches at that offset."""
     last_ms: _builtins.int
+    """Time since the last of them, in milliseconds."""
     def __init__(
         self,
         *,
@@ -1605,7 +1740,7 @@ Global___WaitingConsumer: _TypeAlias = WaitingConsumer  # noqa: Y015
 
 @_typing.final
 class FollowerState(_message.Message):
-    """What a follower knows."""
+    """The state of a follower."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1615,15 +1750,17 @@ class FollowerState(_message.Message):
     PROBLEM_MS_FIELD_NUMBER: _builtins.int
     ANSWERED_FIELD_NUMBER: _builtins.int
     leader: _builtins.int
-    """The broker that it fetches from; -1: none."""
+    """Id of the broker from which the follower fetches; -1: none."""
     last_answer_ms: _builtins.int
-    """Milliseconds since the leader last answered; -1: not since it became its leader."""
+    """Time since the leader last responded, in milliseconds; -1: never since it became this
+    replica's leader.
+    """
     problem: _builtins.str
-    """Why fetching does not work; empty: it does."""
+    """Reason why fetching fails; empty: it works."""
     problem_ms: _builtins.int
-    """Milliseconds since that began; -1: it works."""
+    """Time since the problem began, in milliseconds; -1: there is none."""
     answered: _builtins.bool
-    """The problem is what the leader answered: it can be reached."""
+    """The leader itself returned the problem, so it is reachable."""
     def __init__(
         self,
         *,
@@ -1643,7 +1780,7 @@ Global___FollowerState: _TypeAlias = FollowerState  # noqa: Y015
 
 @_typing.final
 class ControllerState(_message.Message):
-    """What the controller knows besides the store."""
+    """The state of a controller."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1669,74 +1806,90 @@ class ControllerState(_message.Message):
     CONTROLLER_PRESSURES_FIELD_NUMBER: _builtins.int
     WAITING_CONTROLLERS_FIELD_NUMBER: _builtins.int
     active: _builtins.bool
+    """The controller is active."""
     controller_epoch: _builtins.int
+    """Controller epoch."""
     active_address: _builtins.str
-    """The one that it knows to be active; empty where none is known."""
+    """Address of the active controller, as this controller knows it; empty: none."""
     partition_count: _builtins.int
+    """Number of all partitions."""
     revision: _builtins.int
+    """Store revision up to which the controller has read."""
     @_builtins.property
-    def backlogs(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokerBacklog]: ...
+    def backlogs(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokerBacklog]:
+        """Commands that brokers have not acknowledged."""
+
     @_builtins.property
     def departures(self) -> _containers.RepeatedCompositeFieldContainer[Global___Departure]:
-        """Brokers that left and have not come back, newest first, whichever controller saw it; who
-        holds no replicas is missed for a day.
+        """Brokers that departed and have not returned, newest first, regardless of which controller
+        noticed it. A broker without replicas is listed for a day.
         """
 
     @_builtins.property
-    def deletions(self) -> _containers.RepeatedCompositeFieldContainer[Global___WaitingDeletion]: ...
+    def deletions(self) -> _containers.RepeatedCompositeFieldContainer[Global___WaitingDeletion]:
+        """Deletions in progress."""
+
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionKeyState]:
-        """Every partition that is not as it should be, unless others are asked for: see
+        """All partitions that are not healthy, unless the request selects others; see
         PartitionKeyState.
         """
 
     @_builtins.property
-    def registered(self) -> _containers.RepeatedCompositeFieldContainer[Global___RegisteredBroker]: ...
-    @_builtins.property
-    def controllers(self) -> _containers.RepeatedCompositeFieldContainer[Global___RegisteredController]:
-        """Controllers that are registered, active or not, ordered by id; also told by one that
-        stands by.
-        """
+    def registered(self) -> _containers.RepeatedCompositeFieldContainer[Global___RegisteredBroker]:
+        """Registered brokers, as this controller sees them."""
 
     @_builtins.property
-    def operations(self) -> _containers.RepeatedCompositeFieldContainer[Global___StandingOperation]: ...
+    def controllers(self) -> _containers.RepeatedCompositeFieldContainer[Global___RegisteredController]:
+        """Registered controllers, active or standby, ordered by id. Also reported by a standby."""
+
+    @_builtins.property
+    def operations(self) -> _containers.RepeatedCompositeFieldContainer[Global___StandingOperation]:
+        """Operations that have not ended."""
+
     @_builtins.property
     def rejected_starts(self) -> _containers.RepeatedCompositeFieldContainer[Global___RejectedStart]:
         """The last rejected start of each broker id, ordered by id."""
 
     @_builtins.property
     def missing_controllers(self) -> _containers.RepeatedCompositeFieldContainer[Global___MissingController]:
-        """Controllers that have run within the last seven days and are not registered, ordered by id."""
+        """Controllers that ran within the last seven days and are not registered, ordered by id."""
 
     @_builtins.property
     def pressures(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokerPressure]:
-        """Ordered by broker id."""
+        """Resource shortages of brokers, ordered by broker id."""
 
     @_builtins.property
     def in_maintenance(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Brokers in maintenance, in ascending order: they lead only what no other replica can."""
+        """Ids of brokers in maintenance, in ascending order. They lead only partitions that no other
+        replica can lead.
+        """
 
     @_builtins.property
     def gateways(self) -> _containers.RepeatedCompositeFieldContainer[Global___AnnouncedGateway]:
-        """Gateways that this controller has heard within the last day, ordered by address and host; also
-        reported by a standby. At most 100.
+        """Gateways whose announcements this controller received within the last day, ordered by
+        address and host; at most 100. Also reported by a standby.
         """
 
     @_builtins.property
     def lease_ends(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeaseEnds]:
-        """Ordered by id; those of brokers whose leases did not end within the window are left out."""
+        """Expired leases of brokers, ordered by id. Brokers without an expired lease within the
+        window are left out.
+        """
 
     @_builtins.property
     def connections(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokerConnection]:
-        """One for each registered broker, ordered by id."""
+        """One connection for each registered broker, ordered by id."""
 
     @_builtins.property
     def controller_pressures(self) -> _containers.RepeatedCompositeFieldContainer[Global___ControllerPressure]:
-        """Of all controllers, ordered by id; its own as it finds them now. Also reported by a standby."""
+        """Resource shortages of all controllers, ordered by id; for this controller, its current
+        ones. Also reported by a standby.
+        """
 
     @_builtins.property
     def waiting_controllers(self) -> _containers.RepeatedCompositeFieldContainer[Global___WaitingController]:
-        """Ordered by id. Also reported by a standby."""
+        """Controllers that wait to register, ordered by id. Also reported by a standby."""
 
     def __init__(
         self,
@@ -1773,7 +1926,7 @@ Global___ControllerState: _TypeAlias = ControllerState  # noqa: Y015
 
 @_typing.final
 class AnnouncedGateway(_message.Message):
-    """A process that serves the REST API and the console, as it has announced itself."""
+    """A process that serves the REST API and the console, from its announcements."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1787,26 +1940,28 @@ class AnnouncedGateway(_message.Message):
     LIMITED_CLIENTS_FIELD_NUMBER: _builtins.int
     PRESSURES_FIELD_NUMBER: _builtins.int
     address: _builtins.str
-    """host:port at which others reach it."""
+    """Address at which other processes reach the gateway, host:port."""
     host: _builtins.str
-    """Name of its machine or container."""
+    """Name of the gateway's machine or container."""
     pid: _builtins.int
+    """Process id."""
     version: _builtins.str
+    """Release of the gateway."""
     started_at_ms: _builtins.int
-    """Wall clock of the gateway, milliseconds since 1970."""
+    """Start time of the process by its wall clock, in milliseconds since 1970."""
     last_heard_ms: _builtins.int
-    """Milliseconds since its last announcement; it sends one every 2 seconds."""
+    """Time since the last announcement, in milliseconds. A gateway sends one every 2 seconds."""
     is_stopped: _builtins.bool
-    """Its last announcement says that it stops in order."""
+    """The last announcement reports an orderly stop."""
     @_builtins.property
     def limited_clients(self) -> _containers.RepeatedCompositeFieldContainer[Global___LimitedClient]:
-        """Clients some of whose requests or connections it rejected within the last minute; at most 10,
-        the last one first.
+        """Clients with requests or connections that the gateway rejected within the last minute; at
+        most 10, most recent first.
         """
 
     @_builtins.property
     def pressures(self) -> _containers.RepeatedCompositeFieldContainer[Global___ResourcePressure]:
-        """Of which it was short when it was heard last; at most 10."""
+        """Resource shortages in the last announcement; at most 10."""
 
     def __init__(
         self,
@@ -1831,7 +1986,7 @@ Global___AnnouncedGateway: _TypeAlias = AnnouncedGateway  # noqa: Y015
 
 @_typing.final
 class MissingController(_message.Message):
-    """A controller that has run, and is not registered."""
+    """A controller that ran before and is not registered."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1842,14 +1997,21 @@ class MissingController(_message.Message):
     FAULT_FIELD_NUMBER: _builtins.int
     FAULT_AT_MS_FIELD_NUMBER: _builtins.int
     controller_id: _builtins.int
+    """Controller id."""
     address: _builtins.str
+    """Last known gRPC address, host:port."""
     seen_at_ms: _builtins.int
-    """Its last sign of life, within an hour; wall clock, milliseconds since 1970."""
+    """Time at which the controller was last seen by wall clock, to within an hour, in
+    milliseconds since 1970.
+    """
     stopped_at_ms: _builtins.int
-    """When its last process was stopped in order; 0: it has ended otherwise."""
+    """Time at which the controller's last process was stopped in order, in milliseconds since
+    1970; 0: it ended otherwise.
+    """
     fault: _builtins.str
-    """With which fault its last process ended, by its own word, and when; empty: it reported none."""
+    """Fault that the controller's last process reported as the cause of its end; empty: none."""
     fault_at_ms: _builtins.int
+    """Time of that fault, in milliseconds since 1970."""
     def __init__(
         self,
         *,
@@ -1870,8 +2032,8 @@ Global___MissingController: _TypeAlias = MissingController  # noqa: Y015
 
 @_typing.final
 class WaitingController(_message.Message):
-    """A controller process that another one of its id keeps from registering: it waits until that
-    registration ends, and does not stand for election meanwhile.
+    """A controller process that cannot register because another process has its id. It waits until
+    that registration ends, and does not stand for election in the meantime.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -1883,14 +2045,17 @@ class WaitingController(_message.Message):
     REGISTERED_ADDRESS_FIELD_NUMBER: _builtins.int
     REGISTERED_HOST_FIELD_NUMBER: _builtins.int
     controller_id: _builtins.int
+    """Controller id."""
     address: _builtins.str
+    """gRPC address of the waiting process, host:port."""
     host: _builtins.str
-    """Name of its machine or container."""
+    """Name of the waiting process's machine or container."""
     since_ms: _builtins.int
-    """Wall clock, milliseconds since 1970."""
+    """Start of the wait by wall clock, in milliseconds since 1970."""
     registered_address: _builtins.str
-    """Of the registered process; the host is empty where an earlier release registered it."""
+    """gRPC address of the registered process, host:port."""
     registered_host: _builtins.str
+    """Machine of the registered process; empty: an earlier release registered it."""
     def __init__(
         self,
         *,
@@ -1911,7 +2076,7 @@ Global___WaitingController: _TypeAlias = WaitingController  # noqa: Y015
 
 @_typing.final
 class BrokerBacklog(_message.Message):
-    """What one broker has yet to acknowledge."""
+    """The commands that one broker has not acknowledged."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1930,36 +2095,40 @@ class BrokerBacklog(_message.Message):
     KNOWN_FOR_MS_FIELD_NUMBER: _builtins.int
     FULL_STATE_SIZE_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
+    """Broker id."""
     broker_epoch: _builtins.int
+    """Creation revision of the broker's registration."""
     pending: _builtins.int
-    """Partitions whose newest state it has not acknowledged."""
+    """Number of partitions whose newest state the broker has not acknowledged."""
     oldest_ms: _builtins.int
-    """Milliseconds since the oldest was required."""
+    """Time since the oldest of these states was decided, in milliseconds."""
     overdue: _builtins.bool
-    """command_timeout_ms has passed."""
+    """More than command_timeout_ms has passed."""
     problem: _builtins.str
-    """Why the last command failed; empty: it did not."""
+    """Error of the last command; empty: it succeeded."""
     desired_revision: _builtins.int
-    """The newest revision that this life of the broker was to reach, and the newest that it has
-    acknowledged, each of any partition; 0: none. They are equal where nothing is pending.
+    """Newest revision, of any partition, that this incarnation of the broker has to reach; 0:
+    none. Equal to acknowledged_revision if nothing is pending.
     """
     acknowledged_revision: _builtins.int
-    working_ms: _builtins.int
-    """For how long something has been pending without a break, in milliseconds, and in how many
-    partitions it has got further since.
+    """Newest revision, of any partition, that this incarnation of the broker has acknowledged;
+    0: none.
     """
+    working_ms: _builtins.int
+    """Time for which something has been pending without interruption, in milliseconds."""
     acknowledged: _builtins.int
+    """Number of partitions that have progressed during this time."""
     last_acknowledged_ms: _builtins.int
-    """Milliseconds since the last of these; says nothing where there is none."""
+    """Time since the last progress, in milliseconds. Not meaningful if there was none."""
     known_for_ms: _builtins.int
-    """Since this controller first had a state for this life of the broker, which gets a full state
-    then, in milliseconds; -1: it never had one.
+    """Time since this controller first had a state for this incarnation of the broker, in
+    milliseconds; -1: never. The broker receives a full state then.
     """
     full_state_size: _builtins.int
-    """Replicas in the last full state that was sent to this life."""
+    """Number of replicas in the last full state that was sent to this incarnation."""
     @_builtins.property
     def first(self) -> _containers.RepeatedCompositeFieldContainer[Global___PendingState]:
-        """The first few of them, and why they were refused where they were."""
+        """The first few pending states, with the reasons of rejected ones."""
 
     def __init__(
         self,
@@ -1999,14 +2168,16 @@ class PendingState(_message.Message):
     PROBLEM_FIELD_NUMBER: _builtins.int
     ACKNOWLEDGED_REVISION_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
+    """Topic name."""
     partition: _builtins.int
+    """Partition number, from 0."""
     revision: _builtins.int
-    """That it is to reach."""
+    """Revision that the broker has to reach."""
     problem: _builtins.str
-    """The last refusal; empty: it was not refused."""
+    """Error of the last rejection; empty: the broker has not rejected the state."""
     acknowledged_revision: _builtins.int
-    """The newest revision of the partition that the broker has acknowledged to this controller in
-    its present life; 0: none.
+    """Newest revision of the partition that the broker's current incarnation has acknowledged to
+    this controller; 0: none.
     """
     def __init__(
         self,
@@ -2027,7 +2198,7 @@ Global___PendingState: _TypeAlias = PendingState  # noqa: Y015
 
 @_typing.final
 class Departure(_message.Message):
-    """A broker that is gone."""
+    """A broker that has departed."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2037,13 +2208,17 @@ class Departure(_message.Message):
     CAUSE_FIELD_NUMBER: _builtins.int
     ADDRESS_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
+    """Broker id."""
     broker_epoch: _builtins.int
+    """Creation revision of the broker's last registration."""
     at_ms: _builtins.int
-    """Wall clock, milliseconds since 1970."""
+    """Time of the departure by wall clock, in milliseconds since 1970."""
     cause: _builtins.str
-    """A cause of a state change: broker_crashed, broker_lease_ended, broker_stopped."""
+    """Cause of the departure: broker_crashed, broker_lease_ended or broker_stopped."""
     address: _builtins.str
-    """Where it was reached; a process that stands still can be told from a dead one there."""
+    """Last gRPC address, host:port. A connect to it distinguishes a paused process from a dead
+    one.
+    """
     def __init__(
         self,
         *,
@@ -2063,7 +2238,7 @@ Global___Departure: _TypeAlias = Departure  # noqa: Y015
 
 @_typing.final
 class WaitingDeletion(_message.Message):
-    """A topic whose deletion, or the removal of whose last partitions, is not done."""
+    """A deletion of a topic, or a removal of its last partitions, that is not complete."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2073,14 +2248,16 @@ class WaitingDeletion(_message.Message):
     BROKERS_FIELD_NUMBER: _builtins.int
     FIRST_PARTITION_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
+    """Topic name."""
     topic_id: _builtins.str
+    """Topic id."""
     waiting_ms: _builtins.int
-    """Milliseconds since it began, as far as this controller knows."""
+    """Time since the deletion began, as far as this controller knows, in milliseconds."""
     first_partition: _builtins.int
-    """The partitions from this one on are removed; 0: the topic is."""
+    """First partition that is being removed; 0: the entire topic is being deleted."""
     @_builtins.property
     def brokers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Live brokers that have not deleted their replicas."""
+        """Ids of live brokers that have not deleted their replicas."""
 
     def __init__(
         self,
@@ -2115,23 +2292,33 @@ class StandingOperation(_message.Message):
     BUSY_FIELD_NUMBER: _builtins.int
     WITHOUT_LEADER_FIELD_NUMBER: _builtins.int
     operation: _builtins.str
+    """Operation id."""
     kind: _builtins.str
-    """As "rebalance"."""
+    """Kind of the operation, such as "rebalance"."""
     cancelling: _builtins.bool
+    """The operation is being cancelled."""
     moves_waiting: _builtins.int
-    """Have not begun."""
+    """Number of moves that have not started."""
     moves_active: _builtins.int
+    """Number of moves that have started and are not completed."""
     moves_done: _builtins.int
+    """Number of completed moves."""
     without_leader: _builtins.int
-    """Of the active ones, whose partition has no leader that serves: they cannot be moved."""
+    """Number of active moves whose partition has no functioning leader, so that they cannot
+    progress.
+    """
     @_builtins.property
     def not_ready(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Brokers that moves which have not begun add replicas to: those that are away or have yet
-        to take their full state, and those that receive as many as they may.
+        """Ids of brokers to which waiting moves add replicas, and which are absent or have not
+        received their full state yet.
         """
 
     @_builtins.property
-    def busy(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def busy(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Ids of brokers to which waiting moves add replicas, and which already receive the maximum
+        number of replicas.
+        """
+
     def __init__(
         self,
         *,
@@ -2155,7 +2342,7 @@ Global___StandingOperation: _TypeAlias = StandingOperation  # noqa: Y015
 
 @_typing.final
 class PartitionKeyState(_message.Message):
-    """A partition's key in the store."""
+    """The state of a partition in its key in the store."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2181,42 +2368,60 @@ class PartitionKeyState(_message.Message):
     MOVE_FIELD_NUMBER: _builtins.int
     UNCLEAN_ELECTED_AT_MS_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
+    """Topic name."""
     topic_id: _builtins.str
+    """Topic id."""
     partition: _builtins.int
+    """Partition number, from 0."""
     leader: _builtins.int
-    """-1: none."""
+    """Broker id of the leader; -1: none."""
     leader_epoch: _builtins.int
+    """Leader epoch; -1: there was no election."""
     min_isr: _builtins.int
+    """Effective min_insync_replicas."""
     unclean_leader_epoch: _builtins.int
+    """Leader epoch of the last unclean election; -1: there was none."""
     revision: _builtins.int
+    """Mod revision of the partition's key."""
     change_id: _builtins.str
-    """The change that made it so: its id, cause and wall clock."""
+    """Id of the change that led to this state."""
     change_cause: _builtins.str
+    """Cause of that change."""
     changed_at_ms: _builtins.int
+    """Time of that change by wall clock, in milliseconds since 1970."""
     lost_records: _builtins.int
-    """How many records an unclean election cut off from what replicas were known to hold;
-    -1: not known, or there was none.
+    """Number of records, of those that replicas were known to hold, that an unclean election
+    truncated; -1: not known, or there was none.
     """
     recovery: _builtins.str
-    """"balanced" or "manual": who decides where no replica is whole."""
+    """Recovery policy if no replica is intact: "balanced" (the controller decides) or "manual"
+    (an operator decides).
+    """
     unclean_leader_election: _builtins.bool
+    """The topic allows unclean leader elections."""
     synced: _builtins.bool
     """The topic's durability is `synced`."""
     replication_factor: _builtins.int
-    """Replicas that the topic asks for; 0: not known."""
+    """Configured number of replicas of the topic's partitions; 0: not known."""
     unclean_elected_at_ms: _builtins.int
-    """When the last unclean election was written: wall clock, milliseconds since 1970; 0: not known,
-    or there was none.
+    """Time at which the last unclean election was written by wall clock, in milliseconds since
+    1970; 0: not known, or there was none.
     """
     @_builtins.property
-    def replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Broker ids of the assigned replicas; the first is the preferred leader."""
+
     @_builtins.property
-    def isr(self) -> _containers.RepeatedCompositeFieldContainer[Global___InSyncMember]: ...
+    def isr(self) -> _containers.RepeatedCompositeFieldContainer[Global___InSyncMember]:
+        """In-sync replicas."""
+
     @_builtins.property
-    def eligible(self) -> _containers.RepeatedCompositeFieldContainer[Global___InSyncMember]: ...
+    def eligible(self) -> _containers.RepeatedCompositeFieldContainer[Global___InSyncMember]:
+        """Replicas that are out of sync but known to hold every committed record."""
+
     @_builtins.property
     def move(self) -> Global___PartitionMoveState:
-        """Unset: it is not being moved."""
+        """Reassignment in progress; unset: none."""
 
     def __init__(
         self,
@@ -2253,7 +2458,7 @@ Global___PartitionKeyState: _TypeAlias = PartitionKeyState  # noqa: Y015
 
 @_typing.final
 class PartitionMoveState(_message.Message):
-    """A partition on its way to other replicas."""
+    """A reassignment of a partition in progress."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2263,19 +2468,22 @@ class PartitionMoveState(_message.Message):
     CANCELLED_FIELD_NUMBER: _builtins.int
     WAITS_FOR_FIELD_NUMBER: _builtins.int
     operation: _builtins.str
-    """Id of the operation that moves it."""
+    """Id of the operation that reassigns the partition."""
     cancelled: _builtins.bool
-    """It goes back to the original ones."""
+    """The partition returns to its original replicas."""
     @_builtins.property
     def original(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The replicas that it began with, and those that it is to have."""
+        """Broker ids of the replicas before the reassignment."""
 
     @_builtins.property
-    def target(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def target(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Broker ids of the replicas after the reassignment."""
+
     @_builtins.property
     def waits_for(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Of whom it waits for: those of the target that are not in sync; where it goes back, those
-        of the original ones of whom too few are. Empty: it waits for nobody.
+        """Broker ids of the replicas that the reassignment waits for: target replicas that are not
+        in sync. If the partition returns to its original replicas: original replicas of which too
+        few are in sync. Empty: it waits for no replica.
         """
 
     def __init__(
@@ -2297,15 +2505,18 @@ Global___PartitionMoveState: _TypeAlias = PartitionMoveState  # noqa: Y015
 
 @_typing.final
 class InSyncMember(_message.Message):
-    """A member of an ISR, in the life in which it was admitted."""
+    """A member of an ISR, in the incarnation of its broker in which it was admitted."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     BROKER_ID_FIELD_NUMBER: _builtins.int
     BROKER_EPOCH_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
+    """Broker id."""
     broker_epoch: _builtins.int
-    """0: known to have lost data."""
+    """Creation revision of the broker's registration at the time of admission; 0: the replica is
+    known to have lost data.
+    """
     def __init__(
         self,
         *,
@@ -2322,7 +2533,7 @@ Global___InSyncMember: _TypeAlias = InSyncMember  # noqa: Y015
 
 @_typing.final
 class ExplainRequest(_message.Message):
-    """What is to be explained. Nothing set: the whole cluster."""
+    """The scope of an explanation. An empty request explains the entire cluster."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2331,12 +2542,14 @@ class ExplainRequest(_message.Message):
     BROKER_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
+    """Topic name; empty: all topics."""
     partition: _builtins.int
-    """Only with a topic."""
+    """Partition number; valid only with a topic."""
     broker: _builtins.int
+    """Broker id."""
     timeout_ms: _builtins.int
-    """How long services may take to answer, in milliseconds, at least 500: less says of nobody
-    how it stands, and is refused. Unset: 2,000.
+    """Maximum time in milliseconds that services have to respond, at least 500; unset: 2,000.
+    Smaller values are rejected, because no service could report its state in time.
     """
     def __init__(
         self,
@@ -2367,7 +2580,9 @@ Global___ExplainRequest: _TypeAlias = ExplainRequest  # noqa: Y015
 
 @_typing.final
 class ExplainResponse(_message.Message):
-    """What is wrong now. Empty: all is well, as far as those tell who answered."""
+    """The current problems. Without findings, everything is healthy as far as the responding
+    services report.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2378,21 +2593,26 @@ class ExplainResponse(_message.Message):
     LISTENING_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
-        """Set: nothing is explained, as for a topic that does not exist."""
+        """Set if nothing could be explained, for example because the topic does not exist."""
 
     @_builtins.property
-    def findings(self) -> _containers.RepeatedCompositeFieldContainer[Global___Finding]: ...
+    def findings(self) -> _containers.RepeatedCompositeFieldContainer[Global___Finding]:
+        """Problems found."""
+
     @_builtins.property
     def asked(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Services that were asked, and those that did not answer."""
+        """Services that were queried."""
 
     @_builtins.property
-    def silent(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def silent(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Services that did not respond."""
+
     @_builtins.property
     def listening(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Of each of the silent ones, what else it does: "answers health checks" (it is busy), "takes
-        connections", "refuses connections", "does not react to connections", "answers with an
-        error".
+        """Behaviour of each of the silent services, in the same order: "answers health checks" (it
+        is busy), "takes connections", "refuses connections", "does not react to connections",
+        "has a name that does not resolve" or "answers with an error". Empty: a service of an
+        older release responded.
         """
 
     def __init__(
@@ -2414,7 +2634,7 @@ Global___ExplainResponse: _TypeAlias = ExplainResponse  # noqa: Y015
 
 @_typing.final
 class Finding(_message.Message):
-    """One thing that is wrong, why, and what to do."""
+    """One problem, its cause and the next step."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2430,33 +2650,39 @@ class Finding(_message.Message):
     PARTITION_COUNT_FIELD_NUMBER: _builtins.int
     BECAUSE_FIELD_NUMBER: _builtins.int
     cause: _builtins.str
-    """A word for programs, as no_leader or hw_stalled; `tidelog.inspection.explain` lists them."""
+    """Cause for programs, such as no_leader or hw_stalled; `tidelog.inspection.explain` lists
+    them.
+    """
     severity: _builtins.str
-    """"critical": data or availability is lost now; "warning": redundancy is; "info"."""
+    """"critical": data or availability is lost now; "warning": redundancy is lost; "info"."""
     topic: _builtins.str
+    """Topic name; empty: the finding concerns no single topic."""
     partition: _builtins.int
-    """-1: no single partition."""
+    """Partition number; -1: no single partition."""
     broker: _builtins.int
-    """-1: no single broker. The leader for hw_stalled, consumer_waits, under_min_isr and
-    unclean_election; the preferred leader for not_preferred_leader; the missing replica for
-    replica_out_of_isr; the one that the key still names for no_leader.
+    """Broker id; -1: no single broker. It is the leader for hw_stalled, consumer_waits,
+    under_min_isr and unclean_election; the preferred leader for not_preferred_leader; the
+    missing replica for replica_out_of_isr; the leader that the key still names for no_leader.
     """
     summary: _builtins.str
-    """What is so, in a sentence."""
+    """Summary of the problem, in one sentence."""
     next_step: _builtins.str
-    """What to do next."""
+    """Next step for the operator."""
     partition_count: _builtins.int
+    """Number of partitions with this problem."""
     @_builtins.property
     def evidence(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What was seen, and by whom."""
+        """Observations, each with the service that made it."""
 
     @_builtins.property
     def partitions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Partitions of which the same is true, where there are several; the first few."""
+        """The first few partitions with this problem, if there are several."""
 
     @_builtins.property
     def because(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The findings that it follows from, as "replica_dead of broker 2". Empty: it is a root."""
+        """Findings that cause this one, such as "replica_dead of broker 2". Empty: this finding is a
+        root cause.
+        """
 
     def __init__(
         self,

@@ -26,8 +26,8 @@ if _version_not_supported:
 
 
 class InspectServiceStub:
-    """What every service tells about itself: what happened, how it stands, and why something
-    does not work. It reads what is in memory and changes nothing.
+    """The inspection API of every service: state changes, current state, and the causes of
+    problems. It reads only memory and changes nothing.
     """
 
     def __init__(self, channel):
@@ -54,26 +54,28 @@ class InspectServiceStub:
 
 
 class InspectServiceServicer:
-    """What every service tells about itself: what happened, how it stands, and why something
-    does not work. It reads what is in memory and changes nothing.
+    """The inspection API of every service: state changes, current state, and the causes of
+    problems. It reads only memory and changes nothing.
     """
 
     def WatchEvents(self, request, context):
-        """Recent state changes of this service, oldest first; then, where asked for, those to come.
+        """Returns recent state changes of this service, oldest first; with `follow`, also future
+        ones.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DescribeService(self, request, context):
-        """How this service stands: its replicas, or what it has yet to see acknowledged.
+        """Returns the state of this service: a broker's replicas, or a controller's view of the
+        cluster.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Explain(self, request, context):
-        """Why something does not work, from what every service of the cluster tells.
+        """Explains the current problems of the cluster from the reports of all services.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -106,8 +108,8 @@ def add_InspectServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class InspectService:
-    """What every service tells about itself: what happened, how it stands, and why something
-    does not work. It reads what is in memory and changes nothing.
+    """The inspection API of every service: state changes, current state, and the causes of
+    problems. It reads only memory and changes nothing.
     """
 
     @staticmethod

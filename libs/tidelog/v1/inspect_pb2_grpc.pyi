@@ -27,8 +27,8 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class InspectServiceStub:
-    """What every service tells about itself: what happened, how it stands, and why something
-    does not work. It reads what is in memory and changes nothing.
+    """The inspection API of every service: state changes, current state, and the causes of
+    problems. It reads only memory and changes nothing.
     """
 
     @_typing.overload
@@ -36,29 +36,37 @@ class InspectServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> InspectServiceAsyncStub: ...
     WatchEvents: _grpc.UnaryStreamMultiCallable[_inspect_pb2.WatchEventsRequest, _inspect_pb2.WatchEventsResponse]
-    """Recent state changes of this service, oldest first; then, where asked for, those to come."""
+    """Returns recent state changes of this service, oldest first; with `follow`, also future
+    ones.
+    """
     DescribeService: _grpc.UnaryUnaryMultiCallable[_inspect_pb2.DescribeServiceRequest, _inspect_pb2.DescribeServiceResponse]
-    """How this service stands: its replicas, or what it has yet to see acknowledged."""
+    """Returns the state of this service: a broker's replicas, or a controller's view of the
+    cluster.
+    """
     Explain: _grpc.UnaryUnaryMultiCallable[_inspect_pb2.ExplainRequest, _inspect_pb2.ExplainResponse]
-    """Why something does not work, from what every service of the cluster tells."""
+    """Explains the current problems of the cluster from the reports of all services."""
 
 @_typing.type_check_only
 class InspectServiceAsyncStub(InspectServiceStub):
-    """What every service tells about itself: what happened, how it stands, and why something
-    does not work. It reads what is in memory and changes nothing.
+    """The inspection API of every service: state changes, current state, and the causes of
+    problems. It reads only memory and changes nothing.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     WatchEvents: _aio.UnaryStreamMultiCallable[_inspect_pb2.WatchEventsRequest, _inspect_pb2.WatchEventsResponse]  # type: ignore[assignment]
-    """Recent state changes of this service, oldest first; then, where asked for, those to come."""
+    """Returns recent state changes of this service, oldest first; with `follow`, also future
+    ones.
+    """
     DescribeService: _aio.UnaryUnaryMultiCallable[_inspect_pb2.DescribeServiceRequest, _inspect_pb2.DescribeServiceResponse]  # type: ignore[assignment]
-    """How this service stands: its replicas, or what it has yet to see acknowledged."""
+    """Returns the state of this service: a broker's replicas, or a controller's view of the
+    cluster.
+    """
     Explain: _aio.UnaryUnaryMultiCallable[_inspect_pb2.ExplainRequest, _inspect_pb2.ExplainResponse]  # type: ignore[assignment]
-    """Why something does not work, from what every service of the cluster tells."""
+    """Explains the current problems of the cluster from the reports of all services."""
 
 class InspectServiceServicer(metaclass=_abc_1.ABCMeta):
-    """What every service tells about itself: what happened, how it stands, and why something
-    does not work. It reads what is in memory and changes nothing.
+    """The inspection API of every service: state changes, current state, and the causes of
+    problems. It reads only memory and changes nothing.
     """
 
     @_abc_1.abstractmethod
@@ -67,7 +75,9 @@ class InspectServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _inspect_pb2.WatchEventsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_inspect_pb2.WatchEventsResponse], _abc.AsyncIterator[_inspect_pb2.WatchEventsResponse]]:
-        """Recent state changes of this service, oldest first; then, where asked for, those to come."""
+        """Returns recent state changes of this service, oldest first; with `follow`, also future
+        ones.
+        """
 
     @_abc_1.abstractmethod
     def DescribeService(
@@ -75,7 +85,9 @@ class InspectServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _inspect_pb2.DescribeServiceRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_inspect_pb2.DescribeServiceResponse, _abc.Awaitable[_inspect_pb2.DescribeServiceResponse]]:
-        """How this service stands: its replicas, or what it has yet to see acknowledged."""
+        """Returns the state of this service: a broker's replicas, or a controller's view of the
+        cluster.
+        """
 
     @_abc_1.abstractmethod
     def Explain(
@@ -83,6 +95,6 @@ class InspectServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _inspect_pb2.ExplainRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_inspect_pb2.ExplainResponse, _abc.Awaitable[_inspect_pb2.ExplainResponse]]:
-        """Why something does not work, from what every service of the cluster tells."""
+        """Explains the current problems of the cluster from the reports of all services."""
 
 def add_InspectServiceServicer_to_server(servicer: InspectServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

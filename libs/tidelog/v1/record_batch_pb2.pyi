@@ -26,32 +26,32 @@ class _Codec:
 class _CodecEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Codec.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     CODEC_UNSPECIFIED: _Codec.ValueType  # 0
-    """Not compressed."""
+    """No compression."""
     CODEC_GZIP: _Codec.ValueType  # 1
-    """RFC 1952."""
+    """gzip, RFC 1952."""
     CODEC_LZ4: _Codec.ValueType  # 2
-    """The LZ4 frame format."""
+    """LZ4 frame format."""
     CODEC_ZSTD: _Codec.ValueType  # 3
-    """RFC 8878."""
+    """Zstandard, RFC 8878."""
 
 class Codec(_Codec, metaclass=_CodecEnumTypeWrapper):
-    """How the bytes of a batch are compressed."""
+    """Compression of the records of a batch."""
 
 CODEC_UNSPECIFIED: Codec.ValueType  # 0
-"""Not compressed."""
+"""No compression."""
 CODEC_GZIP: Codec.ValueType  # 1
-"""RFC 1952."""
+"""gzip, RFC 1952."""
 CODEC_LZ4: Codec.ValueType  # 2
-"""The LZ4 frame format."""
+"""LZ4 frame format."""
 CODEC_ZSTD: Codec.ValueType  # 3
-"""RFC 8878."""
+"""Zstandard, RFC 8878."""
 Global___Codec: _TypeAlias = Codec  # noqa: Y015
 
 @_typing.final
 class Batch(_message.Message):
-    """A batch as it travels and as it is stored: `records` is a serialized RecordBatch,
-    compressed as the header says. Brokers check it once, on the leader, and then
-    store, replicate and serve the very same bytes.
+    """A batch on the wire and on the disk: a header and a serialized RecordBatch, compressed with
+    the header's codec. The leader validates a batch once. Brokers then store, replicate and
+    serve the same bytes.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -59,9 +59,13 @@ class Batch(_message.Message):
     HEADER_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
     records: _builtins.bytes
-    """At most the topic's max_batch_bytes, and 64 MiB once decompressed."""
+    """Serialized RecordBatch, compressed with the header's codec. Its size is at most the
+    topic's max_batch_bytes, and at most 64 MiB after decompression.
+    """
     @_builtins.property
-    def header(self) -> Global___BatchHeader: ...
+    def header(self) -> Global___BatchHeader:
+        """Header that describes `records`."""
+
     def __init__(
         self,
         *,
@@ -78,7 +82,7 @@ Global___Batch: _TypeAlias = Batch  # noqa: Y015
 
 @_typing.final
 class BatchHeader(_message.Message):
-    """What brokers need to know of a batch without opening it."""
+    """The properties of a batch that brokers use without decoding the records."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -99,36 +103,39 @@ class BatchHeader(_message.Message):
     leader_epoch: _builtins.int
     """Leader epoch in which the batch was appended. Set by the leader."""
     append_time_ms: _builtins.int
-    """When the leader appended it, in milliseconds since 1970 (UTC). Set by the leader."""
+    """Time at which the leader appended the batch, in milliseconds since 1970 (UTC). Set by the
+    leader.
+    """
     broker_crc32c: _builtins.int
-    """CRC32C over the fields that the leader set and over `crc32c`, so that a flipped
-    bit in an offset is found too. The bytes, little endian:
-    base_offset i64, leader_epoch i32, append_time_ms i64, crc32c u32.
+    """CRC32C of the fields that the leader sets and of `crc32c`, so that a flipped bit in an
+    offset is also detected. Set by the leader. The checksum covers these bytes, little
+    endian: base_offset i64, leader_epoch i32, append_time_ms i64, crc32c u32.
     """
     crc32c: _builtins.int
-    """CRC32C over what the producer set. The bytes, little endian:
-    codec u8, record_count i32, base_timestamp_ms i64, max_timestamp_ms i64,
-    producer_id i64, producer_epoch i32, base_sequence i32, then `records` as they travel,
-    which is compressed.
+    """CRC32C of the fields that the producer sets. Set by the producer. The checksum covers
+    these bytes, little endian: codec u8, record_count i32, base_timestamp_ms i64,
+    max_timestamp_ms i64, producer_id i64, producer_epoch i32, base_sequence i32, then
+    `records` as sent, after compression.
     """
     codec: Global___Codec.ValueType
-    """How `records` is compressed."""
+    """Compression of `records`."""
     record_count: _builtins.int
-    """At least 1, and at most the topic's max_batch_records. The records have the offsets base_offset … base_offset + count - 1."""
+    """Number of records: at least 1, and at most the topic's max_batch_records. The offsets of
+    the records are base_offset to base_offset + record_count - 1.
+    """
     base_timestamp_ms: _builtins.int
     """Timestamp of the first record, in milliseconds since 1970 (UTC); at least 0."""
     max_timestamp_ms: _builtins.int
-    """The largest timestamp of the batch, in milliseconds since 1970 (UTC)."""
+    """Largest timestamp of the batch, in milliseconds since 1970 (UTC)."""
     producer_id: _builtins.int
-    """-1: the producer is not idempotent."""
+    """Producer id from InitProducerId; -1: the producer is not idempotent."""
     producer_epoch: _builtins.int
-    """-1 without a producer id."""
+    """Producer epoch from InitProducerId; -1 without a producer id."""
     base_sequence: _builtins.int
-    """Sequence of the first record within its partition; -1 without a producer id.
-    With a producer id, -1 makes the batch a fence: its one record, without key and value,
-    is nobody's, and a reader skips it. Only leaders write such a batch, when a new holder
-    of a producer's name asks for it (ProducerFence): from there on no batch of an older
-    epoch of that producer follows.
+    """Sequence of the first record within its partition; -1 without a producer id. A batch with
+    a producer id and sequence -1 is a fence. Its only record has no key and no value, and
+    consumers skip it. Only a leader writes a fence, when a new holder of a producer name
+    requests it (ProducerFence). No batch of an older epoch of that producer follows a fence.
     """
     def __init__(
         self,
@@ -156,11 +163,14 @@ Global___BatchHeader: _TypeAlias = BatchHeader  # noqa: Y015
 
 @_typing.final
 class RecordBatch(_message.Message):
-    """Limits beside bytes (INVALID_BATCH): a key has at most 64 KiB, a record at most 1,000 headers, a
-    batch 100,000, and the name of a header 1,024 bytes in UTF-8. Repeated fields are packed, as
-    proto3 does by default. Batches from before these limits may be in a log.
+    """The records of a batch, stored column by column.
 
-    The records of a batch, column by column, which any language writes in ten lines:
+    Limits on counts and sizes, in addition to the size of the batch (else INVALID_BATCH): a key
+    has at most 64 KiB, a record at most 1,000 headers, a batch at most 100,000 headers, and the
+    key of a header at most 1,024 bytes in UTF-8. Repeated fields are packed, which is the
+    default of proto3. A log may contain batches that were written before these limits existed.
+
+    Python code that encodes records, as an example for other languages:
 
       batch = RecordBatch()
       batch.keys = b"".join(key or b"" for key in keys)
@@ -179,26 +189,28 @@ class RecordBatch(_message.Message):
     TIMESTAMP_DELTAS_MS_FIELD_NUMBER: _builtins.int
     HEADERS_FIELD_NUMBER: _builtins.int
     keys: _builtins.bytes
-    """All keys, one after another."""
+    """Concatenated keys of all records."""
     values: _builtins.bytes
-    """All values, one after another."""
+    """Concatenated values of all records."""
     @_builtins.property
     def key_lengths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Length of each key; -1: null. Empty when every key is null."""
+        """Length of each key in bytes; -1: null. Empty if every key is null."""
 
     @_builtins.property
     def value_lengths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Length of each value; -1: null. Always one for each record."""
+        """Length of each value in bytes; -1: null. One entry for each record, without exception."""
 
     @_builtins.property
     def timestamp_deltas_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Timestamp of each record, which is not before 1970, less the header's
-        base_timestamp_ms. Empty when all are 0.
+        """Timestamp of each record minus the header's base_timestamp_ms, in milliseconds. No
+        timestamp is before 1970. Empty if all differences are 0.
         """
 
     @_builtins.property
     def headers(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecordHeader]:
-        """Headers of the records that have any, in the order of their records."""
+        """Headers of the records, in the order of the records. A record without headers has no
+        entry.
+        """
 
     def __init__(
         self,
@@ -228,12 +240,13 @@ class RecordHeader(_message.Message):
     KEY_FIELD_NUMBER: _builtins.int
     VALUE_FIELD_NUMBER: _builtins.int
     record_index: _builtins.int
-    """Position of the record within the batch, from 0; never less than that of the
-    header before.
+    """Index of the record within the batch, from 0. It is not less than the index of the
+    previous header.
     """
     key: _builtins.str
-    """A record may have several headers of one key."""
+    """Key of the header. A record may have several headers with the same key."""
     value: _builtins.bytes
+    """Value of the header."""
     def __init__(
         self,
         *,

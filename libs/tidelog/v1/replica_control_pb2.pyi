@@ -21,8 +21,8 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class LeaderAndIsrRequest(_message.Message):
-    """The states that some or all replicas of one broker are to take. May be repeated: what
-    the broker has already is acknowledged and has no effect.
+    """Target states of some or all replicas of one broker. The request is idempotent: the broker
+    acknowledges a state that it already has, without effect.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -37,35 +37,39 @@ class LeaderAndIsrRequest(_message.Message):
     CHANGE_FIELD_NUMBER: _builtins.int
     UNREADABLE_TOPICS_FIELD_NUMBER: _builtins.int
     controller_id: _builtins.int
-    """The controller that sends this."""
+    """Id of the controller that sends this request."""
     controller_epoch: _builtins.int
-    """Older than one whose command the broker has taken: STALE_CONTROLLER_EPOCH."""
+    """Controller epoch of the sender. STALE_CONTROLLER_EPOCH if the broker has accepted a
+    command of a newer one.
+    """
     broker_epoch: _builtins.int
-    """Creation revision of the target's registration. Of a former life:
-    STALE_BROKER_EPOCH; a newer one than the broker knows is accepted.
+    """Creation revision of the target's registration. STALE_BROKER_EPOCH if it is of a previous
+    incarnation. The broker accepts a newer one than it knows.
     """
     full_state: _builtins.bool
-    """The request names every replica of this broker; others are strays, but for those of
-    `unreadable_topics`.
+    """The request names every replica of this broker. All others are strays, with the exception
+    of `unreadable_topics`.
     """
     store_revision: _builtins.int
-    """The store revision that the controller had read when it sent this. A full state
-    makes no stray of a replica of which the broker knows a newer revision.
+    """Store revision that the controller had read when it sent this request. A replica of which
+    the broker knows a newer revision is not a stray.
     """
     @_builtins.property
-    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionState]: ...
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionState]:
+        """Target states of the replicas."""
+
     @_builtins.property
     def leaders(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeaderAddress]:
-        """Where the leaders named above are."""
+        """Addresses of the leaders in `partitions`."""
 
     @_builtins.property
     def change(self) -> Global___StateChangeOrigin:
-        """Of a full state: as which change it is told, and why it is sent."""
+        """With full_state: the change that the broker reports for it, and its cause."""
 
     @_builtins.property
     def unreadable_topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Of a full state: names of topics of which the controller cannot read a key in the store, so
-        that replicas which are not named may be no strays.
+        """With full_state: names of topics with a key in the store that the controller cannot read.
+        Their replicas are not strays even if the request does not name them.
         """
 
     def __init__(
@@ -91,7 +95,7 @@ Global___LeaderAndIsrRequest: _TypeAlias = LeaderAndIsrRequest  # noqa: Y015
 
 @_typing.final
 class LeaderAddress(_message.Message):
-    """Where followers find a leader."""
+    """The address of a leader, for followers."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -99,10 +103,13 @@ class LeaderAddress(_message.Message):
     ADDRESS_FIELD_NUMBER: _builtins.int
     BROKER_EPOCH_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
+    """Broker id."""
     address: _builtins.str
-    """host:port of its gRPC address."""
+    """gRPC address, host:port."""
     broker_epoch: _builtins.int
-    """Creation revision of its registration; of two addresses that of the newer counts."""
+    """Creation revision of the broker's registration. Of two addresses, the one with the greater
+    broker epoch is valid.
+    """
     def __init__(
         self,
         *,
@@ -120,9 +127,8 @@ Global___LeaderAddress: _TypeAlias = LeaderAddress  # noqa: Y015
 
 @_typing.final
 class PartitionState(_message.Message):
-    """The state that one replica is to take: the partition's key in the store, as the
-    controller or the leader wrote it. Each of its lists has at most 1,000 entries, and all of it at
-    most 256 KiB.
+    """The target state of one replica: the partition's key in the store, as the controller or the
+    leader wrote it. Each list has at most 1,000 entries, and the message at most 256 KiB.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -166,63 +172,70 @@ class PartitionState(_message.Message):
     CONFIG_REVISION_FIELD_NUMBER: _builtins.int
     UNCLEAN_ELECTED_AT_MS_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
+    """Topic name."""
     topic_id: _builtins.str
-    """Names this topic and no later one of the same name."""
+    """Unique id of this topic. A later topic of the same name has another id."""
     partition: _builtins.int
-    """From 0."""
+    """Partition number, from 0."""
     leader: _builtins.int
-    """-1: none."""
+    """Broker id of the leader; -1: none."""
     leader_epoch: _builtins.int
-    """Grows with every election and never otherwise; -1: there was none."""
+    """Leader epoch. It increases with every leader election and never otherwise. -1: there was
+    no election.
+    """
     controller_epoch: _builtins.int
-    """Epoch of the controller that decided leader and replicas; it may be older than the
-    request's own.
+    """Epoch of the controller that decided leader and replicas. It may be older than the epoch
+    of the request.
     """
     min_isr: _builtins.int
-    """The min_insync_replicas in force."""
+    """Effective min_insync_replicas."""
     unclean_leader_epoch: _builtins.int
     """Leader epoch of the last unclean election; -1: there was none."""
     revision: _builtins.int
-    """Mod revision of the partition's key: the version that this decision was written at."""
+    """Mod revision of the partition's key at which this decision was written."""
     unclean_lost_records: _builtins.int
-    """How many records that replicas were known to hold the last unclean election cut off;
-    unset: not known, or there was none. Told, never decided by.
+    """Number of records, of those that replicas were known to hold, that the last unclean
+    election truncated. Unset: not known, or there was no unclean election. It is reported
+    only; no decision depends on it.
     """
     config_revision: _builtins.int
-    """Mod revision of the topic's key that the configuration was read from. A broker that has
-    watched a newer one goes by that.
+    """Mod revision of the topic's key from which `config` was read. A broker whose watch has
+    delivered a newer one uses the newer one.
     """
     unclean_elected_at_ms: _builtins.int
-    """When the last unclean election was written: wall clock of the controller, milliseconds since
-    1970; 0: not known, or there was none. Reported, never decided by.
+    """Time at which the last unclean election was written by the controller's wall clock, in
+    milliseconds since 1970; 0: not known, or there was none. It is reported only; no decision
+    depends on it.
     """
     @_builtins.property
     def replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Broker ids; the first is the preferred leader."""
+        """Broker ids of the assigned replicas; the first is the preferred leader."""
 
     @_builtins.property
     def isr(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaMember]:
-        """Replicas in sync. The leader, where there is one, is among them, and leads only in
-        the life that its entry names.
+        """In-sync replicas, including the leader if there is one. The leader leads only in the
+        incarnation that its entry names.
         """
 
     @_builtins.property
     def eligible(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaMember]:
-        """Out of sync, and yet known to hold every committed record; empty unless the ISR
-        is below min_isr.
+        """Replicas that are out of sync but known to hold every committed record. Empty unless the
+        ISR is smaller than min_isr.
         """
 
     @_builtins.property
     def config(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """What was set for the topic."""
+        """Configuration set for the topic."""
 
     @_builtins.property
     def change(self) -> Global___StateChangeOrigin:
-        """The change of the key that brought it about; told in events, never decided by."""
+        """Change of the key that led to this state. It is reported in events; no decision depends on
+        it.
+        """
 
     @_builtins.property
     def moving(self) -> Global___MovingReplicas:
-        """Unset: the partition is not being moved."""
+        """Reassignment in progress; unset: none."""
 
     def __init__(
         self,
@@ -258,8 +271,8 @@ Global___PartitionState: _TypeAlias = PartitionState  # noqa: Y015
 
 @_typing.final
 class MovingReplicas(_message.Message):
-    """A partition on its way to other replicas. While it lasts, its replicas are the original ones
-    and then those of the target that are not among them.
+    """A reassignment of a partition in progress. During the reassignment, the partition's replicas
+    are the original ones, followed by the target replicas that are not among them.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -268,14 +281,14 @@ class MovingReplicas(_message.Message):
     ORIGINAL_FIELD_NUMBER: _builtins.int
     TARGET_FIELD_NUMBER: _builtins.int
     operation: _builtins.str
-    """Id of the operation that moves it."""
+    """Id of the operation that reassigns the partition."""
     @_builtins.property
     def original(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Broker ids; the first is the preferred leader."""
+        """Broker ids of the replicas before the reassignment; the first is the preferred leader."""
 
     @_builtins.property
     def target(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """As original."""
+        """Broker ids of the replicas after the reassignment; the first is the preferred leader."""
 
     def __init__(
         self,
@@ -294,7 +307,7 @@ Global___MovingReplicas: _TypeAlias = MovingReplicas  # noqa: Y015
 
 @_typing.final
 class StateChangeOrigin(_message.Message):
-    """Where a state change comes from, mostly that of a partition."""
+    """The origin of a state change, usually of a partition."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -303,15 +316,17 @@ class StateChangeOrigin(_message.Message):
     REQUESTED_AT_MS_FIELD_NUMBER: _builtins.int
     TRACE_ID_FIELD_NUMBER: _builtins.int
     id: _builtins.str
-    """The same in all events of the change."""
+    """Id of the change. All events of the change have the same id."""
     cause: _builtins.str
-    """Why; a cause of `tidelog.state_changes`."""
+    """Cause of the change, as listed in `tidelog.state_changes`."""
     requested_at_ms: _builtins.int
-    """Wall clock of who decided it, milliseconds since 1970."""
+    """Time of the decision by the wall clock of the process that made it, in milliseconds since
+    1970.
+    """
     trace_id: _builtins.str
-    """W3C trace id of the request that began it; empty: there was none. Where all changes of
-    a request share one, the call's metadata carries it too, as `traceparent`; of a request
-    none of whose changes has one, that of the metadata is told.
+    """W3C trace id of the request that started the change; empty: none. If all changes of a
+    request share one trace id, the call's metadata also carries it as `traceparent`. If no
+    change of a request has one, the trace id of the metadata is reported.
     """
     def __init__(
         self,
@@ -331,16 +346,17 @@ Global___StateChangeOrigin: _TypeAlias = StateChangeOrigin  # noqa: Y015
 
 @_typing.final
 class ReplicaMember(_message.Message):
-    """A replica in the life in which it was admitted."""
+    """A replica in the incarnation of its broker in which it was admitted."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     BROKER_ID_FIELD_NUMBER: _builtins.int
     BROKER_EPOCH_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
+    """Broker id of the replica."""
     broker_epoch: _builtins.int
-    """Creation revision of the registration that the broker had then; 0: the replica is
-    known to have lost data, and counts in no life until it is admitted anew.
+    """Creation revision of the broker's registration at the time of admission. 0: the replica is
+    known to have lost data. It then counts in no incarnation until it is admitted again.
     """
     def __init__(
         self,
@@ -358,7 +374,7 @@ Global___ReplicaMember: _TypeAlias = ReplicaMember  # noqa: Y015
 
 @_typing.final
 class LeaderAndIsrResponse(_message.Message):
-    """What became of a LeaderAndIsrRequest."""
+    """The result of a LeaderAndIsrRequest."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -366,11 +382,13 @@ class LeaderAndIsrResponse(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
-        """Set when the request as a whole is refused."""
+        """Set if the entire request is rejected."""
 
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionStateResult]:
-        """One for each partition of the request, in its order; empty with an error."""
+        """One result for each partition of the request, in the order of the request; empty with an
+        error.
+        """
 
     def __init__(
         self,
@@ -388,7 +406,7 @@ Global___LeaderAndIsrResponse: _TypeAlias = LeaderAndIsrResponse  # noqa: Y015
 
 @_typing.final
 class PartitionStateResult(_message.Message):
-    """What became of a command for one replica."""
+    """The result of a command for one replica."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -397,14 +415,16 @@ class PartitionStateResult(_message.Message):
     REVISION_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.str
+    """Topic id, as in the request."""
     partition: _builtins.int
+    """Partition number, as in the request."""
     revision: _builtins.int
-    """The revision that the broker has now taken for this replica; it may be newer than
-    the command's. 0 with an error.
+    """Revision of the state that the replica has now. It may be newer than the command's. 0 with
+    an error.
     """
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
-        """Unset: the replica has the state, or a newer one."""
+        """Unset: the replica has the requested state or a newer one."""
 
     def __init__(
         self,
@@ -424,8 +444,8 @@ Global___PartitionStateResult: _TypeAlias = PartitionStateResult  # noqa: Y015
 
 @_typing.final
 class StopReplicaRequest(_message.Message):
-    """Replicas that one broker is to stop. May be repeated, as a LeaderAndIsrRequest may;
-    refused for replicas that the broker does not know before it has its full state.
+    """The replicas that one broker stops. The request is idempotent, like LeaderAndIsrRequest. The
+    broker rejects unknown replicas before it has received its full state.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -435,13 +455,15 @@ class StopReplicaRequest(_message.Message):
     BROKER_EPOCH_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
     controller_id: _builtins.int
-    """The controller that sends this."""
+    """Id of the controller that sends this request."""
     controller_epoch: _builtins.int
-    """As in LeaderAndIsrRequest."""
+    """Controller epoch of the sender, as in LeaderAndIsrRequest."""
     broker_epoch: _builtins.int
-    """As in LeaderAndIsrRequest."""
+    """Creation revision of the target's registration, as in LeaderAndIsrRequest."""
     @_builtins.property
-    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___StopReplicaPartition]: ...
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___StopReplicaPartition]:
+        """Replicas to stop."""
+
     def __init__(
         self,
         *,
@@ -460,7 +482,7 @@ Global___StopReplicaRequest: _TypeAlias = StopReplicaRequest  # noqa: Y015
 
 @_typing.final
 class StopReplicaPartition(_message.Message):
-    """One replica that is to stop."""
+    """One replica to stop."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -472,21 +494,22 @@ class StopReplicaPartition(_message.Message):
     DELETE_FIELD_NUMBER: _builtins.int
     CHANGE_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
+    """Topic name."""
     topic_id: _builtins.str
-    """A replica of another topic with this name stays."""
+    """Topic id. A replica of another topic with the same name is not stopped."""
     partition: _builtins.int
-    """From 0."""
+    """Partition number, from 0."""
     leader_epoch: _builtins.int
     """Leader epoch of the decision."""
     revision: _builtins.int
-    """Store revision of the decision. Not newer than what the broker knows of the
-    replica: acknowledged without effect.
+    """Store revision of the decision. If it is not newer than the revision that the broker knows
+    for the replica, the broker acknowledges the command without effect.
     """
     delete: _builtins.bool
-    """Delete the replica's data as well; otherwise it is set aside."""
+    """Deletes the replica's data; otherwise the broker sets the data aside."""
     @_builtins.property
     def change(self) -> Global___StateChangeOrigin:
-        """As in PartitionState."""
+        """Change that led to this command, as in PartitionState."""
 
     def __init__(
         self,
@@ -509,7 +532,7 @@ Global___StopReplicaPartition: _TypeAlias = StopReplicaPartition  # noqa: Y015
 
 @_typing.final
 class StopReplicaResponse(_message.Message):
-    """What became of a StopReplicaRequest."""
+    """The result of a StopReplicaRequest."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -517,11 +540,13 @@ class StopReplicaResponse(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
-        """Set when the request as a whole is refused."""
+        """Set if the entire request is rejected."""
 
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionStateResult]:
-        """One for each partition of the request, in its order; empty with an error."""
+        """One result for each partition of the request, in the order of the request; empty with an
+        error.
+        """
 
     def __init__(
         self,
@@ -539,7 +564,7 @@ Global___StopReplicaResponse: _TypeAlias = StopReplicaResponse  # noqa: Y015
 
 @_typing.final
 class WatchRequest(_message.Message):
-    """Which life of the broker is to be watched, and by whom."""
+    """The incarnation of the broker to watch, and the watching controller."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -547,10 +572,12 @@ class WatchRequest(_message.Message):
     CONTROLLER_EPOCH_FIELD_NUMBER: _builtins.int
     BROKER_EPOCH_FIELD_NUMBER: _builtins.int
     controller_id: _builtins.int
+    """Id of the controller that sends this request."""
     controller_epoch: _builtins.int
+    """Controller epoch of the sender."""
     broker_epoch: _builtins.int
-    """Creation revision of the broker's registration. Of a former life: the call ends
-    with FAILED_PRECONDITION and STALE_BROKER_EPOCH as its reason.
+    """Creation revision of the broker's registration. If it is of a previous incarnation, the
+    call ends with FAILED_PRECONDITION and the reason STALE_BROKER_EPOCH.
     """
     def __init__(
         self,
@@ -569,13 +596,13 @@ Global___WatchRequest: _TypeAlias = WatchRequest  # noqa: Y015
 
 @_typing.final
 class WatchResponse(_message.Message):
-    """Sent once, when the watch stands; then the stream stays silent."""
+    """The only message of the stream, sent when the watch is established."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     BROKER_EPOCH_FIELD_NUMBER: _builtins.int
     broker_epoch: _builtins.int
-    """The life that answers."""
+    """Creation revision of the registration of the responding incarnation."""
     def __init__(
         self,
         *,
@@ -591,7 +618,7 @@ Global___WatchResponse: _TypeAlias = WatchResponse  # noqa: Y015
 
 @_typing.final
 class DescribeReplicasRequest(_message.Message):
-    """Replicas whose logs are asked about."""
+    """The replicas whose logs to describe."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -600,13 +627,15 @@ class DescribeReplicasRequest(_message.Message):
     BROKER_EPOCH_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
     controller_id: _builtins.int
-    """The controller that sends this."""
+    """Id of the controller that sends this request."""
     controller_epoch: _builtins.int
-    """As in LeaderAndIsrRequest."""
+    """Controller epoch of the sender, as in LeaderAndIsrRequest."""
     broker_epoch: _builtins.int
-    """As in LeaderAndIsrRequest."""
+    """Creation revision of the target's registration, as in LeaderAndIsrRequest."""
     @_builtins.property
-    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribeReplicasPartition]: ...
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribeReplicasPartition]:
+        """Replicas to describe."""
+
     def __init__(
         self,
         *,
@@ -625,15 +654,16 @@ Global___DescribeReplicasRequest: _TypeAlias = DescribeReplicasRequest  # noqa: 
 
 @_typing.final
 class DescribeReplicasPartition(_message.Message):
-    """One replica that is asked about."""
+    """One replica whose log to describe."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPIC_ID_FIELD_NUMBER: _builtins.int
     PARTITION_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.str
+    """Topic id."""
     partition: _builtins.int
-    """From 0."""
+    """Partition number, from 0."""
     def __init__(
         self,
         *,
@@ -650,7 +680,7 @@ Global___DescribeReplicasPartition: _TypeAlias = DescribeReplicasPartition  # no
 
 @_typing.final
 class DescribeReplicasResponse(_message.Message):
-    """The logs asked about."""
+    """The result of a DescribeReplicasRequest."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -658,12 +688,12 @@ class DescribeReplicasResponse(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
-        """Set when the request as a whole is refused."""
+        """Set if the entire request is rejected."""
 
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaDescription]:
-        """One for each partition of the request, in its order; one that is named twice is described
-        once. Empty with an error.
+        """One description for each partition of the request, in the order of the request. A
+        partition that the request names twice is described once. Empty with an error.
         """
 
     def __init__(
@@ -682,7 +712,7 @@ Global___DescribeReplicasResponse: _TypeAlias = DescribeReplicasResponse  # noqa
 
 @_typing.final
 class ReplicaDescription(_message.Message):
-    """How far one replica's log reaches."""
+    """The extent of one replica's log."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -698,38 +728,43 @@ class ReplicaDescription(_message.Message):
     SIZE_BYTES_FIELD_NUMBER: _builtins.int
     LACKS_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.str
+    """Topic id, as in the request."""
     partition: _builtins.int
+    """Partition number, as in the request."""
     revision: _builtins.int
-    """The revision that the broker has taken for this replica: what it says holds true as
-    long as the partition's key, which names no leader, is at that revision.
+    """Revision of the state that the replica has. The description is valid as long as the
+    partition's key is at that revision and names no leader.
     """
     log_start_offset: _builtins.int
     """First offset of the log."""
     log_end_offset: _builtins.int
-    """One past its last offset."""
+    """Offset after the last record."""
     high_watermark: _builtins.int
-    """Below which it knows its records to be committed. Told, and never decided by, as all
-    that follows.
+    """High watermark that the replica knows. It is reported only; no decision depends on it or
+    on the fields below.
     """
     size_bytes: _builtins.int
-    """Of the log, in bytes."""
+    """Size of the log in bytes."""
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
-        """UNKNOWN_TOPIC_ID: there is no such replica. With an error nothing below is set."""
+        """Unset: the replica is described. UNKNOWN_TOPIC_ID: the broker has no such replica. With an
+        error, no field below is set.
+        """
 
     @_builtins.property
     def epochs(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeaderEpochStart]:
-        """Every leader epoch of the log, and where it starts; ordered."""
+        """All leader epochs of the log with their start offsets, in ascending order."""
 
     @_builtins.property
     def before_cut(self) -> Global___LogExtent:
-        """How far it reached before it was found damaged and cut, if that was since its partition
-        was last led and by this process; unset otherwise. Told, and never decided by.
+        """Extent of the log before damage was found and truncated. Set only if that happened in this
+        process and since the partition last had a leader. It is reported only; no decision
+        depends on it.
         """
 
     @_builtins.property
     def lacks(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaLack]:
-        """By its leader alone: one for each replica that a move adds."""
+        """One entry for each replica that a move adds. Set only by the leader."""
 
     def __init__(
         self,
@@ -763,14 +798,16 @@ Global___ReplicaDescription: _TypeAlias = ReplicaDescription  # noqa: Y015
 
 @_typing.final
 class ReplicaLack(_message.Message):
-    """How much of its leader's log a replica that is being added has yet to copy."""
+    """The part of the leader's log that an added replica has yet to copy."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     BROKER_ID_FIELD_NUMBER: _builtins.int
     BYTES_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
+    """Broker id of the replica."""
     bytes: _builtins.int
+    """Number of bytes to copy."""
     def __init__(
         self,
         *,
@@ -787,16 +824,17 @@ Global___ReplicaLack: _TypeAlias = ReplicaLack  # noqa: Y015
 
 @_typing.final
 class LogExtent(_message.Message):
-    """How far a log reached at some time."""
+    """The extent of a log at some time."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     LOG_END_OFFSET_FIELD_NUMBER: _builtins.int
     EPOCHS_FIELD_NUMBER: _builtins.int
     log_end_offset: _builtins.int
+    """Offset after the last record."""
     @_builtins.property
     def epochs(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeaderEpochStart]:
-        """As those of ReplicaDescription."""
+        """All leader epochs of the log with their start offsets, in ascending order."""
 
     def __init__(
         self,
@@ -814,14 +852,16 @@ Global___LogExtent: _TypeAlias = LogExtent  # noqa: Y015
 
 @_typing.final
 class LeaderEpochStart(_message.Message):
-    """Where a leader epoch starts in a log."""
+    """The start of a leader epoch in a log."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     START_OFFSET_FIELD_NUMBER: _builtins.int
     leader_epoch: _builtins.int
+    """The leader epoch."""
     start_offset: _builtins.int
+    """Offset of the first record of the epoch."""
     def __init__(
         self,
         *,

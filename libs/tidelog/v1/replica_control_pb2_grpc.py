@@ -26,9 +26,9 @@ if _version_not_supported:
 
 
 class ReplicaControlServiceStub:
-    """What the controller tells a broker. Every command carries the controller epoch,
-    the broker epoch that it is meant for and, for each partition, the store revision
-    of its decision; a broker orders what it learns of a replica by that revision.
+    """The API of a broker for the controller. Every command has the controller epoch, the broker
+    epoch of its target and, for each partition, the store revision of the decision. A broker
+    orders the states of a replica by that revision.
     """
 
     def __init__(self, channel):
@@ -60,36 +60,35 @@ class ReplicaControlServiceStub:
 
 
 class ReplicaControlServiceServicer:
-    """What the controller tells a broker. Every command carries the controller epoch,
-    the broker epoch that it is meant for and, for each partition, the store revision
-    of its decision; a broker orders what it learns of a replica by that revision.
+    """The API of a broker for the controller. Every command has the controller epoch, the broker
+    epoch of its target and, for each partition, the store revision of the decision. A broker
+    orders the states of a replica by that revision.
     """
 
     def LeaderAndIsr(self, request, context):
-        """Makes replicas exist, lead or follow.
+        """Creates replicas and makes them leaders or followers.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StopReplica(self, request, context):
-        """Stops replicas, and deletes them where it says so.
+        """Stops replicas, and deletes them if the request says so.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DescribeReplicas(self, request, context):
-        """Tells how far the logs of replicas reach. What an election among replicas that are not
-        whole is decided by, where there is no leader; where there is one, how far a move has
-        come.
+        """Returns the extent of the logs of replicas. Without a leader, the controller uses it to
+        choose among replicas that are not intact. With a leader, it shows the progress of a move.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Watch(self, request, context):
-        """Stays open as long as the broker lives: its end is how the controller notices a
+        """Stays open as long as the broker runs. The end of the stream notifies the controller of a
         crash at once.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -128,9 +127,9 @@ def add_ReplicaControlServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ReplicaControlService:
-    """What the controller tells a broker. Every command carries the controller epoch,
-    the broker epoch that it is meant for and, for each partition, the store revision
-    of its decision; a broker orders what it learns of a replica by that revision.
+    """The API of a broker for the controller. Every command has the controller epoch, the broker
+    epoch of its target and, for each partition, the store revision of the decision. A broker
+    orders the states of a replica by that revision.
     """
 
     @staticmethod

@@ -27,9 +27,9 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ReplicaControlServiceStub:
-    """What the controller tells a broker. Every command carries the controller epoch,
-    the broker epoch that it is meant for and, for each partition, the store revision
-    of its decision; a broker orders what it learns of a replica by that revision.
+    """The API of a broker for the controller. Every command has the controller epoch, the broker
+    epoch of its target and, for each partition, the store revision of the decision. A broker
+    orders the states of a replica by that revision.
     """
 
     @_typing.overload
@@ -37,45 +37,43 @@ class ReplicaControlServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ReplicaControlServiceAsyncStub: ...
     LeaderAndIsr: _grpc.UnaryUnaryMultiCallable[_replica_control_pb2.LeaderAndIsrRequest, _replica_control_pb2.LeaderAndIsrResponse]
-    """Makes replicas exist, lead or follow."""
+    """Creates replicas and makes them leaders or followers."""
     StopReplica: _grpc.UnaryUnaryMultiCallable[_replica_control_pb2.StopReplicaRequest, _replica_control_pb2.StopReplicaResponse]
-    """Stops replicas, and deletes them where it says so."""
+    """Stops replicas, and deletes them if the request says so."""
     DescribeReplicas: _grpc.UnaryUnaryMultiCallable[_replica_control_pb2.DescribeReplicasRequest, _replica_control_pb2.DescribeReplicasResponse]
-    """Tells how far the logs of replicas reach. What an election among replicas that are not
-    whole is decided by, where there is no leader; where there is one, how far a move has
-    come.
+    """Returns the extent of the logs of replicas. Without a leader, the controller uses it to
+    choose among replicas that are not intact. With a leader, it shows the progress of a move.
     """
     Watch: _grpc.UnaryStreamMultiCallable[_replica_control_pb2.WatchRequest, _replica_control_pb2.WatchResponse]
-    """Stays open as long as the broker lives: its end is how the controller notices a
+    """Stays open as long as the broker runs. The end of the stream notifies the controller of a
     crash at once.
     """
 
 @_typing.type_check_only
 class ReplicaControlServiceAsyncStub(ReplicaControlServiceStub):
-    """What the controller tells a broker. Every command carries the controller epoch,
-    the broker epoch that it is meant for and, for each partition, the store revision
-    of its decision; a broker orders what it learns of a replica by that revision.
+    """The API of a broker for the controller. Every command has the controller epoch, the broker
+    epoch of its target and, for each partition, the store revision of the decision. A broker
+    orders the states of a replica by that revision.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     LeaderAndIsr: _aio.UnaryUnaryMultiCallable[_replica_control_pb2.LeaderAndIsrRequest, _replica_control_pb2.LeaderAndIsrResponse]  # type: ignore[assignment]
-    """Makes replicas exist, lead or follow."""
+    """Creates replicas and makes them leaders or followers."""
     StopReplica: _aio.UnaryUnaryMultiCallable[_replica_control_pb2.StopReplicaRequest, _replica_control_pb2.StopReplicaResponse]  # type: ignore[assignment]
-    """Stops replicas, and deletes them where it says so."""
+    """Stops replicas, and deletes them if the request says so."""
     DescribeReplicas: _aio.UnaryUnaryMultiCallable[_replica_control_pb2.DescribeReplicasRequest, _replica_control_pb2.DescribeReplicasResponse]  # type: ignore[assignment]
-    """Tells how far the logs of replicas reach. What an election among replicas that are not
-    whole is decided by, where there is no leader; where there is one, how far a move has
-    come.
+    """Returns the extent of the logs of replicas. Without a leader, the controller uses it to
+    choose among replicas that are not intact. With a leader, it shows the progress of a move.
     """
     Watch: _aio.UnaryStreamMultiCallable[_replica_control_pb2.WatchRequest, _replica_control_pb2.WatchResponse]  # type: ignore[assignment]
-    """Stays open as long as the broker lives: its end is how the controller notices a
+    """Stays open as long as the broker runs. The end of the stream notifies the controller of a
     crash at once.
     """
 
 class ReplicaControlServiceServicer(metaclass=_abc_1.ABCMeta):
-    """What the controller tells a broker. Every command carries the controller epoch,
-    the broker epoch that it is meant for and, for each partition, the store revision
-    of its decision; a broker orders what it learns of a replica by that revision.
+    """The API of a broker for the controller. Every command has the controller epoch, the broker
+    epoch of its target and, for each partition, the store revision of the decision. A broker
+    orders the states of a replica by that revision.
     """
 
     @_abc_1.abstractmethod
@@ -84,7 +82,7 @@ class ReplicaControlServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _replica_control_pb2.LeaderAndIsrRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_replica_control_pb2.LeaderAndIsrResponse, _abc.Awaitable[_replica_control_pb2.LeaderAndIsrResponse]]:
-        """Makes replicas exist, lead or follow."""
+        """Creates replicas and makes them leaders or followers."""
 
     @_abc_1.abstractmethod
     def StopReplica(
@@ -92,7 +90,7 @@ class ReplicaControlServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _replica_control_pb2.StopReplicaRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_replica_control_pb2.StopReplicaResponse, _abc.Awaitable[_replica_control_pb2.StopReplicaResponse]]:
-        """Stops replicas, and deletes them where it says so."""
+        """Stops replicas, and deletes them if the request says so."""
 
     @_abc_1.abstractmethod
     def DescribeReplicas(
@@ -100,9 +98,8 @@ class ReplicaControlServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _replica_control_pb2.DescribeReplicasRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_replica_control_pb2.DescribeReplicasResponse, _abc.Awaitable[_replica_control_pb2.DescribeReplicasResponse]]:
-        """Tells how far the logs of replicas reach. What an election among replicas that are not
-        whole is decided by, where there is no leader; where there is one, how far a move has
-        come.
+        """Returns the extent of the logs of replicas. Without a leader, the controller uses it to
+        choose among replicas that are not intact. With a leader, it shows the progress of a move.
         """
 
     @_abc_1.abstractmethod
@@ -111,7 +108,7 @@ class ReplicaControlServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _replica_control_pb2.WatchRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_replica_control_pb2.WatchResponse], _abc.AsyncIterator[_replica_control_pb2.WatchResponse]]:
-        """Stays open as long as the broker lives: its end is how the controller notices a
+        """Stays open as long as the broker runs. The end of the stream notifies the controller of a
         crash at once.
         """
 

@@ -22,10 +22,10 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class ReplicaFetchRequest(_message.Message):
-    """A follower's long poll: it tells how far each replica is, and is answered as soon as
-    min_bytes are there, something went wrong with a partition or a log parts from the
-    leader's, or max_wait_ms are over. Of `digests` an entry has at most 20 MiB, of any other list
-    256 KiB.
+    """A follower's long poll, which reports the position of each replica. The leader responds as
+    soon as min_bytes are available, a partition has an error, a log diverges from the leader's,
+    or max_wait_ms have passed. An entry of `digests` has at most 20 MiB, an entry of any other
+    list at most 256 KiB.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -45,64 +45,68 @@ class ReplicaFetchRequest(_message.Message):
     NOW_MS_FIELD_NUMBER: _builtins.int
     DIGESTS_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
-    """The follower."""
+    """Broker id of the follower."""
     broker_epoch: _builtins.int
-    """Creation revision of the follower's registration. Older than one that the leader
-    has seen: STALE_BROKER_EPOCH for the partition.
+    """Creation revision of the follower's registration. If the leader has seen a newer one, the
+    partition gets STALE_BROKER_EPOCH.
     """
     leader_broker_epoch: _builtins.int
-    """Creation revision of the registration of the leader that this is meant for. Of a
-    former life: STALE_BROKER_EPOCH for the whole request.
+    """Creation revision of the registration of the target leader. If it is of a previous
+    incarnation, the entire request gets STALE_BROKER_EPOCH.
     """
     session_id: _builtins.int
-    """0: the request names every partition and opens a session, which takes the place of the
-    one before. Else the session that the last response named: the request names the
-    partitions whose position has changed since it was told last; for all others that
-    still stands, as though it were told again. A session is bound to both broker epochs.
+    """Id of the fetch session from the last response. The request names the partitions whose
+    position has changed since the last report; for all others the reported position remains
+    valid, as if the follower had sent it again. 0: the request names every partition and
+    opens a session, which replaces the previous one. A session is bound to both broker
+    epochs.
     """
     session_sequence: _builtins.int
-    """Counts the requests of a session from 1 on; a gap ends it. With session_id 0 it counts
-    the sessions that the follower has opened in its life. What is not higher than the
-    last one is late, and is not taken.
+    """Number of this request within the session, from 1; a gap ends the session. With session_id
+    0: the number of sessions that the follower has opened in its incarnation. The leader
+    ignores a request whose number is not higher than the last one, because it is late.
     """
     max_wait_ms: _builtins.int
-    """How long to wait for min_bytes, in milliseconds; 0: not at all. More than 60,000
-    counts as 60,000.
+    """Maximum time to wait for min_bytes, in milliseconds; 0: do not wait. Values above 60,000
+    count as 60,000.
     """
     min_bytes: _builtins.int
-    """Answer as soon as this many bytes are there; 0 answers at once."""
+    """The leader responds as soon as this many bytes are available; 0: at once."""
     max_bytes: _builtins.int
-    """At most about this many bytes in all; the first batch is always whole. More than
-    16 MiB counts as 16 MiB.
+    """Approximate maximum size of the response, in bytes. The first batch is always complete,
+    even if it is larger. Values above 16 MiB count as 16 MiB.
     """
     synced: _builtins.bool
-    """Which of the follower's two calls this is: that of the topics with durability
-    `synced`, or that of all others. Each has a session of its own.
+    """The stream of this request: true for the topics with durability `synced`, false for all
+    others. Each stream has its own session.
     """
     hurry: _builtins.bool
-    """Of the request that is waiting on this stream, with the broker epochs, session_id,
-    session_sequence and synced of that one and nothing else: it is to be answered at once,
-    with what is there, since the follower has other partitions to ask for. Where that has
-    been answered by now, it means nothing. It has no response of its own, but from a leader
-    without takes_hurry, which takes it for a late request.
+    """Requests an immediate response to the waiting request of this stream, with the data
+    available now, because the follower has other partitions to fetch. This request has the
+    broker epochs, session_id, session_sequence and `synced` of the waiting request and
+    nothing else. It has no effect if the waiting request already has its response. It gets no
+    response of its own, except from a leader without takes_hurry, which treats it as a late
+    request.
     """
     now_ms: _builtins.int
-    """The follower's wall clock when it sent this, in milliseconds since 1970 (UTC); 0: it does not
-    say.
+    """Follower's wall clock when it sent this request, in milliseconds since 1970 (UTC); 0: not
+    reported.
     """
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaFetchPartition]:
-        """Served by turns, so that a busy partition does not starve the others."""
+        """Partitions with new positions. The leader rotates the order in which it serves partitions,
+        so that a busy partition does not starve the others.
+        """
 
     @_builtins.property
     def forgotten(self) -> _containers.RepeatedCompositeFieldContainer[Global___ForgottenPartition]:
-        """Partitions that leave the session."""
+        """Partitions to remove from the session."""
 
     @_builtins.property
     def digests(self) -> _containers.RepeatedCompositeFieldContainer[Global___RangeDigest]:
         """Digests of ranges that the follower holds and knows to be committed; at most 64. A leader
-        compares those of the partitions of this session, up to the follower's position, and a leader
-        without that knowledge ignores them.
+        compares those of the partitions of this session, up to the follower's position. A leader
+        of a release without this field ignores them.
         """
 
     def __init__(
@@ -133,7 +137,7 @@ Global___ReplicaFetchRequest: _TypeAlias = ReplicaFetchRequest  # noqa: Y015
 
 @_typing.final
 class RangeDigest(_message.Message):
-    """What a replica holds in a range of offsets."""
+    """The content of a replica in a range of offsets, as a digest."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -148,32 +152,39 @@ class RangeDigest(_message.Message):
     WANTS_CONTENTS_FIELD_NUMBER: _builtins.int
     CONTENTS_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.str
+    """Topic id."""
     partition: _builtins.int
+    """Partition number, from 0."""
     start_offset: _builtins.int
-    """All batches whose base offset is from start_offset on and below end_offset, where the last of
-    them ends.
+    """Start of the range, inclusive. The range has all batches whose base offset is at or above
+    start_offset and below end_offset.
     """
     end_offset: _builtins.int
+    """End of the range, exclusive: the offset after the last batch of the range."""
     digest: _builtins.int
-    """The sum, modulo 2^64, of a number for each batch: the product of its crc32c and its
-    broker_crc32c, 2^32 added to each.
-    """
+    """Sum modulo 2^64 of one number per batch: (2^32 + crc32c) * (2^32 + broker_crc32c)."""
     version: _builtins.int
-    """Of the definition of `digest`: 1. What has another one is not compared."""
+    """Version of the definition of `digest`: 1. Digests of another version are not compared."""
     wants_contents: _builtins.bool
-    """Of a response: the leader cannot read its own batches of this range, and requests the follower's."""
+    """Set in a response: the leader cannot read its own batches of this range and requests the
+    follower's.
+    """
     @_builtins.property
     def batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___BatchSummary]:
-        """Set in answer to a response that had the range in `diverged`: the batches as they are on the
-        follower's disk, and the names of the segments that they lie in; at most 16,384 of each.
+        """Batches as stored on the follower's disk; at most 16,384. Set in response to a range in
+        `diverged`.
         """
 
     @_builtins.property
-    def segments(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def segments(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Names of the segments that contain the batches; at most 16,384. Set in response to a range
+        in `diverged`.
+        """
+
     @_builtins.property
     def contents(self) -> _containers.RepeatedCompositeFieldContainer[_record_batch_pb2.Batch]:
-        """Set in answer to that: the batches of the range, all of them, at most 16,384 with records of
-        16 MiB. A follower that cannot read them all either sends `batches` alone.
+        """All batches of the range, at most 16,384 with 16 MiB of records. Set in response to
+        `wants_contents`. A follower that cannot read all of them sends only `batches`.
         """
 
     def __init__(
@@ -200,7 +211,7 @@ Global___RangeDigest: _TypeAlias = RangeDigest  # noqa: Y015
 
 @_typing.final
 class BatchSummary(_message.Message):
-    """The part of a batch's header by which a person knows it."""
+    """The fields of a batch's header that identify the batch for people."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -211,11 +222,17 @@ class BatchSummary(_message.Message):
     CRC32C_FIELD_NUMBER: _builtins.int
     BROKER_CRC32C_FIELD_NUMBER: _builtins.int
     base_offset: _builtins.int
+    """Offset of the first record."""
     record_count: _builtins.int
+    """Number of records."""
     leader_epoch: _builtins.int
+    """Leader epoch in which the batch was appended."""
     append_time_ms: _builtins.int
+    """Time at which the leader appended the batch, in milliseconds since 1970 (UTC)."""
     crc32c: _builtins.int
+    """Producer's checksum, as in BatchHeader."""
     broker_crc32c: _builtins.int
+    """Leader's checksum, as in BatchHeader."""
     def __init__(
         self,
         *,
@@ -243,7 +260,9 @@ class ForgottenPartition(_message.Message):
     TOPIC_ID_FIELD_NUMBER: _builtins.int
     PARTITION_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.str
+    """Topic id."""
     partition: _builtins.int
+    """Partition number, from 0."""
     def __init__(
         self,
         *,
@@ -260,8 +279,8 @@ Global___ForgottenPartition: _TypeAlias = ForgottenPartition  # noqa: Y015
 
 @_typing.final
 class ReplicaFetchPartition(_message.Message):
-    """How far the follower's replica of one partition is. It counts for the high watermark
-    and the ISR only in the leader's epoch and where the two logs agree.
+    """The position of the follower's replica of one partition. The leader uses it for the high
+    watermark and the ISR only if it is of the leader's epoch and the two logs match.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -276,30 +295,33 @@ class ReplicaFetchPartition(_message.Message):
     MAX_BYTES_FIELD_NUMBER: _builtins.int
     NEEDS_PRODUCERS_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.str
-    """UNKNOWN_TOPIC_ID where this broker has no replica of it."""
+    """Topic id; UNKNOWN_TOPIC_ID if the target broker has no replica of the partition."""
     partition: _builtins.int
+    """Partition number, from 0."""
     current_leader_epoch: _builtins.int
-    """The leader epoch that the follower knows: an older one is fenced, a newer one is
-    unknown here.
+    """Leader epoch that the follower knows. If it is older than the leader's, the result has
+    FENCED_LEADER_EPOCH; if newer, UNKNOWN_LEADER_EPOCH.
     """
     fetch_offset: _builtins.int
-    """The follower's log end offset: it holds everything below. Beyond the leader's log:
-    OFFSET_OUT_OF_RANGE.
+    """Log end offset of the follower, which holds all records below it. OFFSET_OUT_OF_RANGE if
+    it is beyond the leader's log.
     """
     last_fetched_epoch: _builtins.int
-    """Leader epoch of the follower's last batch; -1: its log is empty."""
+    """Leader epoch of the follower's last batch; -1: the log is empty."""
     flushed_offset: _builtins.int
-    """Everything below is on the follower's disk (fsync returned). Counts in place of
-    fetch_offset for topics with durability `synced`.
+    """Offset below which all records are on the follower's disk (fsync has returned). For topics
+    with durability `synced` it replaces fetch_offset in the high watermark and the ISR.
     """
     log_start_offset: _builtins.int
-    """First offset that the follower holds."""
+    """First offset of the follower's log."""
     max_bytes: _builtins.int
-    """At most about this many bytes of this partition; its first batch is always whole."""
+    """Approximate maximum number of bytes from this partition. Its first batch is always
+    complete, even if it is larger.
+    """
     needs_producers: _builtins.bool
-    """The log is empty and begins where a leader's begins, above offset 0: the follower has
-    to learn which producers wrote below. Such a fetch counts for nothing, and unless
-    fetch_offset is the leader's log start it is answered with OFFSET_OUT_OF_RANGE.
+    """Requests the producers that wrote below fetch_offset: the follower's log is empty and
+    starts where a leader's log starts, above offset 0. The leader does not use such a fetch
+    as a position. It returns OFFSET_OUT_OF_RANGE unless fetch_offset is its log start.
     """
     def __init__(
         self,
@@ -324,7 +346,7 @@ Global___ReplicaFetchPartition: _TypeAlias = ReplicaFetchPartition  # noqa: Y015
 
 @_typing.final
 class ReplicaFetchResponse(_message.Message):
-    """What a leader has for a follower."""
+    """A leader's response to a follower."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -335,30 +357,31 @@ class ReplicaFetchResponse(_message.Message):
     NOW_MS_FIELD_NUMBER: _builtins.int
     DIVERGED_FIELD_NUMBER: _builtins.int
     session_id: _builtins.int
-    """The session to name in the next request; 0: there is none (the request was late, or
-    is of a session that is not known any more), and the next request names every
-    partition again.
+    """Id of the session for the next request. 0: there is no session, because the request was
+    late or its session is unknown. The next request then names every partition again.
     """
     takes_hurry: _builtins.bool
-    """This leader knows requests with `hurry`: they have no response of their own."""
+    """This leader supports requests with `hurry` and sends no separate response to them."""
     now_ms: _builtins.int
-    """The leader's wall clock when it sent this, in milliseconds since 1970 (UTC); 0: it does not say."""
+    """Leader's wall clock when it sent this response, in milliseconds since 1970 (UTC); 0: not
+    reported.
+    """
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
-        """Set when the request as a whole is refused."""
+        """Set if the entire request is rejected."""
 
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaFetchPartitionResult]:
-        """In any order. A partition of the session that is left out has nothing new: no batches,
-        no other high watermark than it was told, no error. One that is answered with an error
-        or a divergence leaves the session until a request names it again.
+        """Results, in any order. A partition of the session without a result has nothing new: no
+        batches, the same high watermark as before, no error. A partition whose result has an
+        error or a divergence leaves the session until a request names it again.
         """
 
     @_builtins.property
     def diverged(self) -> _containers.RepeatedCompositeFieldContainer[Global___RangeDigest]:
-        """Ranges in which the leader found other batches than the follower reported, or cannot read its
-        own (`wants_contents`): the follower's next request is to list its batches there. Without
-        `digest`.
+        """Ranges in which the leader's batches differ from those that the follower reported, or
+        which the leader cannot read itself (`wants_contents`). The follower's next request lists
+        its batches of these ranges. `digest` is not set.
         """
 
     def __init__(
@@ -381,8 +404,8 @@ Global___ReplicaFetchResponse: _TypeAlias = ReplicaFetchResponse  # noqa: Y015
 
 @_typing.final
 class ReplicaFetchPartitionResult(_message.Message):
-    """What a leader has of one partition. The follower uses it only while leader, leader
-    epoch and its own log end are those of the request.
+    """The result of the fetch of one partition. The follower uses it only while its leader, its
+    leader epoch and its log end are those of the request.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -397,32 +420,34 @@ class ReplicaFetchPartitionResult(_message.Message):
     BATCHES_FIELD_NUMBER: _builtins.int
     PRODUCERS_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.str
+    """Topic id, as in the request."""
     partition: _builtins.int
+    """Partition number, as in the request."""
     leader_epoch: _builtins.int
-    """Leader epoch of the leader that answers."""
+    """Leader epoch of the responding leader."""
     high_watermark: _builtins.int
-    """First offset that is not committed yet, as the leader knows it."""
+    """High watermark of the leader: the first offset that is not committed yet."""
     log_start_offset: _builtins.int
-    """First offset of the leader's log: after OFFSET_OUT_OF_RANGE the follower starts
-    anew there. -1: this broker has no replica of it.
+    """First offset of the leader's log. After OFFSET_OUT_OF_RANGE the follower starts from
+    scratch at this offset. -1: this broker has no replica of the partition.
     """
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
-        """With an error only log_start_offset is set."""
+        """Unset: the fetch succeeded. With an error, only log_start_offset is set."""
 
     @_builtins.property
     def diverging(self) -> Global___EpochEnd:
-        """Set when the logs part below fetch_offset; there are no batches then, and the
-        follower truncates and asks again.
+        """Set if the logs diverge below fetch_offset. The result then has no batches, and the
+        follower truncates its log and fetches again.
         """
 
     @_builtins.property
     def batches(self) -> _containers.RepeatedCompositeFieldContainer[_record_batch_pb2.Batch]:
-        """Whole batches, committed or not; the first begins at fetch_offset."""
+        """Complete batches, committed or not; the first one starts at fetch_offset."""
 
     @_builtins.property
     def producers(self) -> Global___ProducersBelow:
-        """Set where the request has needs_producers: those that wrote below fetch_offset."""
+        """Producers that wrote below fetch_offset. Set if the request has needs_producers."""
 
     def __init__(
         self,
@@ -447,14 +472,14 @@ Global___ReplicaFetchPartitionResult: _TypeAlias = ReplicaFetchPartitionResult  
 
 @_typing.final
 class ProducersBelow(_message.Message):
-    """What a leader knows of the producers that wrote below an offset."""
+    """The producers that wrote below an offset, as the leader knows them."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     PRODUCERS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def producers(self) -> _containers.RepeatedCompositeFieldContainer[Global___ProducerProgress]:
-        """The one whose last batch is oldest comes first."""
+        """Producers, ordered by their last batch, oldest first."""
 
     def __init__(
         self,
@@ -471,7 +496,7 @@ Global___ProducersBelow: _TypeAlias = ProducersBelow  # noqa: Y015
 
 @_typing.final
 class ProducerProgress(_message.Message):
-    """How far a producer had come."""
+    """The progress of one producer below an offset."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -483,19 +508,20 @@ class ProducerProgress(_message.Message):
     BATCHES_FIELD_NUMBER: _builtins.int
     EPOCH_START_SEQUENCE_FIELD_NUMBER: _builtins.int
     producer_id: _builtins.int
+    """Producer id."""
     producer_epoch: _builtins.int
-    """The newest epoch in which it wrote or fenced."""
+    """Newest epoch in which the producer wrote or fenced."""
     last_sequence: _builtins.int
-    """Sequence of its last record; -1: there is none, only a fence."""
+    """Sequence of the producer's last record; -1: there is only a fence."""
     end_offset: _builtins.int
-    """Offset after its last batch or fence."""
+    """Offset after the producer's last batch or fence."""
     last_append_time_ms: _builtins.int
-    """When that was appended, in milliseconds since 1970 (UTC)."""
+    """Time at which that batch or fence was appended, in milliseconds since 1970 (UTC)."""
     epoch_start_sequence: _builtins.int
-    """The sequence with which producer_epoch began; unset: not known."""
+    """Sequence with which producer_epoch began; unset: not known."""
     @_builtins.property
     def batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___RememberedBatch]:
-        """Its last batches, at most 5, oldest first."""
+        """Last batches of the producer, at most 5, oldest first."""
 
     def __init__(
         self,
@@ -520,7 +546,7 @@ Global___ProducerProgress: _TypeAlias = ProducerProgress  # noqa: Y015
 
 @_typing.final
 class RememberedBatch(_message.Message):
-    """A batch that is answered like the first time when it is sent again."""
+    """A batch that gets the result of the original append when the producer resends it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -531,17 +557,18 @@ class RememberedBatch(_message.Message):
     APPEND_TIME_MS_FIELD_NUMBER: _builtins.int
     PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
     base_sequence: _builtins.int
-    """Sequence of its first record."""
+    """Sequence of the first record."""
     record_count: _builtins.int
+    """Number of records."""
     base_offset: _builtins.int
-    """Offset of its first record."""
+    """Offset of the first record."""
     leader_epoch: _builtins.int
-    """Leader epoch in which it was appended."""
+    """Leader epoch in which the batch was appended."""
     append_time_ms: _builtins.int
-    """When it was appended, in milliseconds since 1970 (UTC)."""
+    """Time at which the batch was appended, in milliseconds since 1970 (UTC)."""
     producer_epoch: _builtins.int
-    """The epoch in which its producer wrote it: of a producer with a name, perhaps that of a
-    former holder.
+    """Producer epoch in which the batch was written. For a named producer it may be the epoch of
+    a previous holder.
     """
     def __init__(
         self,
@@ -563,16 +590,16 @@ Global___RememberedBatch: _TypeAlias = RememberedBatch  # noqa: Y015
 
 @_typing.final
 class EpochEnd(_message.Message):
-    """The largest leader epoch at or below the one that was asked for, and where it ends."""
+    """The largest leader epoch of the leader's log at or below the requested one, and its end."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     LEADER_EPOCH_FIELD_NUMBER: _builtins.int
     END_OFFSET_FIELD_NUMBER: _builtins.int
     leader_epoch: _builtins.int
-    """-1: the leader's log holds no epoch so old."""
+    """The leader epoch; -1: the leader's log has no epoch at or below the requested one."""
     end_offset: _builtins.int
-    """First offset after that epoch; without one, the start of the leader's log."""
+    """First offset after that epoch; the leader's log start if leader_epoch is -1."""
     def __init__(
         self,
         *,

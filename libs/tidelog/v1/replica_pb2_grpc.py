@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class ReplicaServiceStub:
-    """What brokers ask of each other.
+    """The API of a broker for other brokers.
     """
 
     def __init__(self, channel):
@@ -43,17 +43,17 @@ class ReplicaServiceStub:
 
 
 class ReplicaServiceServicer:
-    """What brokers ask of each other.
+    """The API of a broker for other brokers.
     """
 
     def ReplicaFetch(self, request_iterator, context):
-        """A follower pulls from a leader: all partitions that it follows there, in one
-        long-polled call, which lasts as long as both do. Those of topics with durability
-        `synced` are in a second call: its next request waits until the follower's disk has
-        what the last response brought, and that holds up nobody else. Each request is
-        answered by one response, in order, and the follower sends the next when it has taken
-        that one; only a request with `hurry` may come before. (A message on a stream costs less
-        than half of a call of its own.)
+        """Replicates batches from a leader to a follower. One long-polled stream carries all
+        partitions that the follower fetches from this leader, and lasts as long as both brokers
+        run. A second stream carries the topics with durability `synced`: its next request waits
+        until the follower's disk has the data of the last response, which delays no other topic.
+        Each request gets one response, in order, and the follower sends the next request after it
+        has processed the response. Only a request with `hurry` may come earlier. (A message on a
+        stream costs less than half of a separate call.)
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -76,7 +76,7 @@ def add_ReplicaServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ReplicaService:
-    """What brokers ask of each other.
+    """The API of a broker for other brokers.
     """
 
     @staticmethod

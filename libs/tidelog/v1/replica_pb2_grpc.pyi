@@ -27,39 +27,39 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ReplicaServiceStub:
-    """What brokers ask of each other."""
+    """The API of a broker for other brokers."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ReplicaServiceAsyncStub: ...
     ReplicaFetch: _grpc.StreamStreamMultiCallable[_replica_pb2.ReplicaFetchRequest, _replica_pb2.ReplicaFetchResponse]
-    """A follower pulls from a leader: all partitions that it follows there, in one
-    long-polled call, which lasts as long as both do. Those of topics with durability
-    `synced` are in a second call: its next request waits until the follower's disk has
-    what the last response brought, and that holds up nobody else. Each request is
-    answered by one response, in order, and the follower sends the next when it has taken
-    that one; only a request with `hurry` may come before. (A message on a stream costs less
-    than half of a call of its own.)
+    """Replicates batches from a leader to a follower. One long-polled stream carries all
+    partitions that the follower fetches from this leader, and lasts as long as both brokers
+    run. A second stream carries the topics with durability `synced`: its next request waits
+    until the follower's disk has the data of the last response, which delays no other topic.
+    Each request gets one response, in order, and the follower sends the next request after it
+    has processed the response. Only a request with `hurry` may come earlier. (A message on a
+    stream costs less than half of a separate call.)
     """
 
 @_typing.type_check_only
 class ReplicaServiceAsyncStub(ReplicaServiceStub):
-    """What brokers ask of each other."""
+    """The API of a broker for other brokers."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ReplicaFetch: _aio.StreamStreamMultiCallable[_replica_pb2.ReplicaFetchRequest, _replica_pb2.ReplicaFetchResponse]  # type: ignore[assignment]
-    """A follower pulls from a leader: all partitions that it follows there, in one
-    long-polled call, which lasts as long as both do. Those of topics with durability
-    `synced` are in a second call: its next request waits until the follower's disk has
-    what the last response brought, and that holds up nobody else. Each request is
-    answered by one response, in order, and the follower sends the next when it has taken
-    that one; only a request with `hurry` may come before. (A message on a stream costs less
-    than half of a call of its own.)
+    """Replicates batches from a leader to a follower. One long-polled stream carries all
+    partitions that the follower fetches from this leader, and lasts as long as both brokers
+    run. A second stream carries the topics with durability `synced`: its next request waits
+    until the follower's disk has the data of the last response, which delays no other topic.
+    Each request gets one response, in order, and the follower sends the next request after it
+    has processed the response. Only a request with `hurry` may come earlier. (A message on a
+    stream costs less than half of a separate call.)
     """
 
 class ReplicaServiceServicer(metaclass=_abc_1.ABCMeta):
-    """What brokers ask of each other."""
+    """The API of a broker for other brokers."""
 
     @_abc_1.abstractmethod
     def ReplicaFetch(
@@ -67,13 +67,13 @@ class ReplicaServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_replica_pb2.ReplicaFetchRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_replica_pb2.ReplicaFetchResponse], _abc.AsyncIterator[_replica_pb2.ReplicaFetchResponse]]:
-        """A follower pulls from a leader: all partitions that it follows there, in one
-        long-polled call, which lasts as long as both do. Those of topics with durability
-        `synced` are in a second call: its next request waits until the follower's disk has
-        what the last response brought, and that holds up nobody else. Each request is
-        answered by one response, in order, and the follower sends the next when it has taken
-        that one; only a request with `hurry` may come before. (A message on a stream costs less
-        than half of a call of its own.)
+        """Replicates batches from a leader to a follower. One long-polled stream carries all
+        partitions that the follower fetches from this leader, and lasts as long as both brokers
+        run. A second stream carries the topics with durability `synced`: its next request waits
+        until the follower's disk has the data of the last response, which delays no other topic.
+        Each request gets one response, in order, and the follower sends the next request after it
+        has processed the response. Only a request with `hurry` may come earlier. (A message on a
+        stream costs less than half of a separate call.)
         """
 
 def add_ReplicaServiceServicer_to_server(servicer: ReplicaServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -19,16 +19,16 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class ScrubRequest(_message.Message):
-    """What the broker is to do."""
+    """A request to start a pass or to return the progress."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     BEGIN_FIELD_NUMBER: _builtins.int
     FULL_RATE_FIELD_NUMBER: _builtins.int
     begin: _builtins.bool
-    """A new pass begins now, in place of one that is under way. Unset: nothing changes."""
+    """Starts a new pass now, which replaces a running one. False: only returns the progress."""
     full_rate: _builtins.bool
-    """With begin: this pass makes no pauses."""
+    """With begin: the new pass makes no pauses."""
     def __init__(
         self,
         *,
@@ -45,7 +45,7 @@ Global___ScrubRequest: _TypeAlias = ScrubRequest  # noqa: Y015
 
 @_typing.final
 class ScrubStatus(_message.Message):
-    """How far the check is. Times are milliseconds of the wall clock since 1970; 0: never."""
+    """The progress of the scrub. Times are milliseconds since 1970 by wall clock; 0: never."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -63,29 +63,33 @@ class ScrubStatus(_message.Message):
     DAMAGE_FOUND_FIELD_NUMBER: _builtins.int
     DIVERGED_RANGES_FIELD_NUMBER: _builtins.int
     enabled: _builtins.bool
-    """Passes begin by themselves, one in each scrub_period_ms."""
+    """Passes start automatically, one in each scrub_period_ms."""
     running: _builtins.bool
-    """A pass is under way."""
+    """A pass is running."""
     full_rate: _builtins.bool
-    """It makes no pauses."""
+    """The running pass makes no pauses."""
     total_bytes: _builtins.int
-    """Bytes of all logs of the broker."""
+    """Size of all logs of the broker, in bytes."""
     pass_began_ms: _builtins.int
-    """When the pass that is under way began, and what it has checked."""
+    """Time at which the running pass started."""
     pass_bytes: _builtins.int
+    """Number of bytes that the running pass has checked."""
     passes: _builtins.int
-    """Passes that came to their end."""
+    """Number of completed passes."""
     last_pass_began_ms: _builtins.int
-    """The last of them."""
+    """Time at which the last completed pass started."""
     last_pass_ended_ms: _builtins.int
+    """Time at which the last completed pass ended."""
     last_pass_bytes: _builtins.int
+    """Number of bytes that the last completed pass checked."""
     bytes_checked: _builtins.int
-    """In all passes, those that were broken off too."""
+    """Number of bytes checked in all passes, including aborted ones."""
     damage_found: _builtins.int
-    """Damaged batches that the check was the first to find."""
+    """Number of damaged batches that the scrub was the first to find."""
     diverged_ranges: _builtins.int
-    """Ranges of committed records in which replicas hold different batches, as this broker found and
-    has not found otherwise since; by this check, or by what followers reported.
+    """Number of ranges of committed records in which replicas hold different batches, as found
+    by this broker's scrub or reported by followers. A range that later matches is not
+    counted.
     """
     def __init__(
         self,
@@ -122,10 +126,12 @@ class ScrubResponse(_message.Message):
     STATUS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
-        """Unset: it was."""
+        """Unset: the request succeeded."""
 
     @_builtins.property
-    def status(self) -> Global___ScrubStatus: ...
+    def status(self) -> Global___ScrubStatus:
+        """Status of the scrub."""
+
     def __init__(
         self,
         *,

@@ -26,8 +26,8 @@ if _version_not_supported:
 
 
 class ScrubServiceStub:
-    """The background check of a broker's logs: every batch on the disk, at a bounded rate. Served by
-    every broker to administrators.
+    """The background scrub of a broker's logs, which checks every batch on the disk at a limited
+    rate. Every broker serves it to administrators.
     """
 
     def __init__(self, channel):
@@ -44,12 +44,12 @@ class ScrubServiceStub:
 
 
 class ScrubServiceServicer:
-    """The background check of a broker's logs: every batch on the disk, at a bounded rate. Served by
-    every broker to administrators.
+    """The background scrub of a broker's logs, which checks every batch on the disk at a limited
+    rate. Every broker serves it to administrators.
     """
 
     def Scrub(self, request, context):
-        """Begins a pass, if asked to, and says how far the check is.
+        """Starts a pass if the request says so, and returns the progress.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -72,8 +72,8 @@ def add_ScrubServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ScrubService:
-    """The background check of a broker's logs: every batch on the disk, at a bounded rate. Served by
-    every broker to administrators.
+    """The background scrub of a broker's logs, which checks every batch on the disk at a limited
+    rate. Every broker serves it to administrators.
     """
 
     @staticmethod

@@ -27,8 +27,8 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ScrubServiceStub:
-    """The background check of a broker's logs: every batch on the disk, at a bounded rate. Served by
-    every broker to administrators.
+    """The background scrub of a broker's logs, which checks every batch on the disk at a limited
+    rate. Every broker serves it to administrators.
     """
 
     @_typing.overload
@@ -36,21 +36,21 @@ class ScrubServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ScrubServiceAsyncStub: ...
     Scrub: _grpc.UnaryUnaryMultiCallable[_scrub_pb2.ScrubRequest, _scrub_pb2.ScrubResponse]
-    """Begins a pass, if asked to, and says how far the check is."""
+    """Starts a pass if the request says so, and returns the progress."""
 
 @_typing.type_check_only
 class ScrubServiceAsyncStub(ScrubServiceStub):
-    """The background check of a broker's logs: every batch on the disk, at a bounded rate. Served by
-    every broker to administrators.
+    """The background scrub of a broker's logs, which checks every batch on the disk at a limited
+    rate. Every broker serves it to administrators.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Scrub: _aio.UnaryUnaryMultiCallable[_scrub_pb2.ScrubRequest, _scrub_pb2.ScrubResponse]  # type: ignore[assignment]
-    """Begins a pass, if asked to, and says how far the check is."""
+    """Starts a pass if the request says so, and returns the progress."""
 
 class ScrubServiceServicer(metaclass=_abc_1.ABCMeta):
-    """The background check of a broker's logs: every batch on the disk, at a bounded rate. Served by
-    every broker to administrators.
+    """The background scrub of a broker's logs, which checks every batch on the disk at a limited
+    rate. Every broker serves it to administrators.
     """
 
     @_abc_1.abstractmethod
@@ -59,6 +59,6 @@ class ScrubServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _scrub_pb2.ScrubRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_scrub_pb2.ScrubResponse, _abc.Awaitable[_scrub_pb2.ScrubResponse]]:
-        """Begins a pass, if asked to, and says how far the check is."""
+        """Starts a pass if the request says so, and returns the progress."""
 
 def add_ScrubServiceServicer_to_server(servicer: ScrubServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
