@@ -101,8 +101,11 @@ class Explained:
 EXPLAINED, UNEXPLAINED, TOO_SHORT, NOTHING = "explained", "unexplained", "too_short", "nothing"
 
 
-def judge_explanations(asks: Sequence[Asked], steps: Sequence[DoneStep]) -> Explained:
-    """`asks`: in the order in which they were asked."""
+def judge_explanations(
+    asks: Sequence[Asked], steps: Sequence[DoneStep], earlier: Sequence[DoneStep] = ()
+) -> Explained:
+    """`asks`: in the order in which they were asked. `earlier`: the steps of earlier runs, whose
+    cluster may be the same: some findings outlast the run of their fault."""
     found = Explained(asked=len(asks))
     for done in steps:
         for fault in done.faults:
@@ -115,7 +118,7 @@ def judge_explanations(asks: Sequence[Asked], steps: Sequence[DoneStep]) -> Expl
                 bad = [outcome for outcome in outcomes if isinstance(outcome, Unexplained)]
                 found.unexplained += bad
                 counts[UNEXPLAINED if bad else _best(outcomes)] += 1
-    found.misblamed += _misblamed(asks, steps)
+    found.misblamed += _misblamed(asks, steps, earlier)
     return found
 
 
@@ -186,7 +189,9 @@ def _without_ages(finding: Finding) -> tuple[str, ...]:
     return tuple(_AGE.sub("", line) for line in lines)
 
 
-def _misblamed(asks: Sequence[Asked], steps: Sequence[DoneStep]) -> Iterator[Misblamed]:
+def _misblamed(
+    asks: Sequence[Asked], steps: Sequence[DoneStep], earlier: Sequence[DoneStep]
+) -> Iterator[Misblamed]:
     """Each finding once a step."""
     reported: set[tuple[str, str, int]] = set()
     begin_ms = asks[0].asked_ms if asks else 0
@@ -194,7 +199,8 @@ def _misblamed(asks: Sequence[Asked], steps: Sequence[DoneStep]) -> Iterator[Mis
         during = [done for done in steps if _overlap(done.window, ask)]
         step = during[-1] if during else None
         touched = _touched(during, ask)
-        before = _touched([done for done in steps if done.window.begin_ms <= ask.answered_ms], ask)
+        begun = [done for done in steps if done.window.begin_ms <= ask.answered_ms]
+        before = _touched([*earlier, *begun], ask)
         for finding in ask.findings:
             excused = before if finding.cause in LASTING else touched
             if not _blames_others(finding, excused) or _is_short_of_cpu(finding.broker, ask, asks):

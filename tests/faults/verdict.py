@@ -124,10 +124,13 @@ class RunSeen:
 def judge_runs(runs: Sequence[RunSeen]) -> list[RunVerdict]:
     """What is ordinary all of them tell together, for each is without a fault but briefly."""
     ordinary_ms = max((gap.gap.length_ms for run in runs for gap in run.quiet), default=0)
-    return [_judge_run(run, ordinary_ms) for run in runs]
+    return [
+        _judge_run(run, ordinary_ms, [done for other in runs[:number] for done in other.steps])
+        for number, run in enumerate(runs)
+    ]
 
 
-def _judge_run(run: RunSeen, ordinary_ms: int) -> RunVerdict:
+def _judge_run(run: RunSeen, ordinary_ms: int, earlier: Sequence[DoneStep]) -> RunVerdict:
     report = run.report
     unchecked = list(run.unchecked)
     if report.undrained:
@@ -148,7 +151,7 @@ def _judge_run(run: RunSeen, ordinary_ms: int) -> RunVerdict:
         unknown=report.sends[Outcome.INFO],
         producer_gap_ms=run.observed.producer_gap_ms,
         unchecked=unchecked,
-        explained=judge_explanations(run.asks, run.steps),
+        explained=judge_explanations(run.asks, run.steps, earlier),
     )
 
 

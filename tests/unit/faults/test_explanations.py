@@ -260,6 +260,18 @@ def test_what_stays_true_after_a_fault_is_not_misblamed_later(cause: str) -> Non
     assert judge_explanations(asks, [earlier, later]).misblamed == []
 
 
+@pytest.mark.parametrize("cause", [*sorted(LASTING), causes.REPLICA_DEAD])
+def test_only_lasting_findings_may_come_from_an_earlier_run(cause: str) -> None:
+    earlier = struck("start_second_process", window=Window(1_000, 9_000), end_ms=4_000)
+    later = struck("kill_leader", target="broker-2")
+    asks = every_second(finding(causes.REPLICA_DEAD, 2), finding(cause))
+
+    misblamed = judge_explanations(asks, [later], [earlier]).misblamed
+
+    assert (not misblamed) == (cause in LASTING)
+    assert judge_explanations(asks, [later]).misblamed
+
+
 def test_a_link_that_was_cut_has_two_ends() -> None:
     cut = finding(causes.REPLICA_CUT_OFF, 3, evidence=["broker-3 cannot fetch from broker 1"])
     other = finding(causes.REPLICA_CUT_OFF, 3, evidence=["broker-3 cannot fetch from broker 2"])
