@@ -22,7 +22,7 @@ DIRECTORY = ".tidelog/"
 
 
 def pages() -> list[Path]:
-    return [ROOT / README, *sorted((ROOT / "docs").rglob("*.md"))]
+    return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def read(page: str) -> str:

@@ -204,9 +204,7 @@ class Findings:
         answer = await answering
         await asyncio.sleep(self._settled_s)
         for service, reports in self._reports.items():
-            await reports.next()
-            found = reports.longest_s(began), reports.longest_own_s(began)
-            self._seconds[service, name].append(found)
+            self._seconds[service, name].append(await reports.longest_s(began))
         # A rejection counts in whichever round it comes.
         if not self._answers.get(name, "").startswith(REJECTED):
             self._answers[name] = answer

@@ -23,16 +23,13 @@ class Reports:
         self.delays: list[tuple[float, float, float]] = []
         self.came = asyncio.Event()
 
-    def longest_s(self, since: float) -> float:
-        """Of the delays that ended since then."""
-        return max((late for _, late, _ in self._since(since)), default=0.0)
-
-    def longest_own_s(self, since: float) -> float:
-        """Likewise, without the time in which others had the processor."""
-        return max((late - waited for _, late, waited in self._since(since)), default=0.0)
-
-    def _since(self, since: float) -> list[tuple[float, float, float]]:
-        return [delay for delay in self.delays if delay[0] + delay[1] >= since]
+    async def longest_s(self, since: float) -> tuple[float, float]:
+        """Of the delays that ended since then, once the loop runs; and the same without the time
+        in which others had the processor."""
+        await self.next()
+        delays = [delay for delay in self.delays if delay[0] + delay[1] >= since]
+        longest = max((late for _, late, _ in delays), default=0.0)
+        return longest, max((late - waited for _, late, waited in delays), default=0.0)
 
     async def next(self) -> None:
         self.came.clear()
