@@ -23,8 +23,8 @@ def _logs(cluster: LocalCluster) -> list[str]:
 
 
 def _decided(story: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Without what followers notice by themselves, each at its own moment."""
-    noticed = {"leader_unreachable", "leader_reached"}
+    """Without what followers and the other controller notice, each at its own moment."""
+    noticed = {"leader_unreachable", "leader_reached", "controller_joined"}
     return [change for change in story if change["kind"] not in noticed]
 
 

@@ -205,8 +205,9 @@ class LocalCluster:
             raise
 
     async def ready(self, timeout_seconds: float = READY_TIMEOUT_SECONDS) -> None:
-        """Returns once every part that was started serves: each broker is registered and
-        known to all others, a controller is active, and all of them answer health checks.
+        """Returns once every part that was started serves: each broker and controller is
+        registered, each broker known to all others, a controller active, and all of them
+        answer health checks.
 
         Raises `ClusterError` when a part has died, or naming what is missing when the
         time is up."""
@@ -422,14 +423,19 @@ class LocalCluster:
         """What keeps the cluster from being ready; empty: nothing."""
         running = [m for m in self._members.services() if m.process.running]
         try:
-            registered = await view.brokers()
+            registered = {
+                "broker": await view.brokers(),
+                "controller": await view.controllers(),
+            }
             active = await view.active_controller()
         except StoreUnavailableError as error:
             return [f"etcd at {self.etcd_address} does not answer ({error})"]
+        members = {"broker": self._members.brokers, "controller": self._members.controllers}
         missing = [
-            f"broker {i} is not registered"
-            for i, broker in self._members.brokers.items()
-            if broker.process.running and registered.get(i) != broker.address
+            f"{kind} {i} is not registered"
+            for kind, addresses in registered.items()
+            for i, member in members[kind].items()
+            if member.process.running and addresses.get(i) != member.address
         ]
         elected = self._members.controllers.get(-1 if active is None else active)
         if elected is None or not elected.process.running:

@@ -20,6 +20,7 @@ from tidelog_runtime.metadata.schema import (
     RUNNING,
     decode_broker,
     decode_controller,
+    decode_controller_process,
 )
 from tidelog_runtime.metadata.store import MetadataStore
 
@@ -31,6 +32,9 @@ class ClusterView(Protocol):
 
     async def brokers(self) -> Mapping[int, str]:
         """The addresses of the brokers that are registered as running."""
+
+    async def controllers(self) -> Mapping[int, str]:
+        """The addresses of the controllers that are registered, active or not."""
 
     async def active_controller(self) -> int | None: ...
 
@@ -57,6 +61,14 @@ class StoreView:
             for key, item in snapshot.items.items()
         }
         return {i: r.address for i, r in registrations.items() if r.state == RUNNING}
+
+    async def controllers(self) -> Mapping[int, str]:
+        prefix = self._keys.controller_processes
+        snapshot = await self._store.snapshot(prefix)
+        return {
+            int(key.removeprefix(prefix)): decode_controller_process(item.value).address
+            for key, item in snapshot.items.items()
+        }
 
     async def active_controller(self) -> int | None:
         item = await self._store.get(self._keys.controller)

@@ -19,21 +19,24 @@ STAND_IN = (sys.executable, "-I", "-S", str(Path(__file__).with_name("stand_in.p
 
 class ListeningView:
     """Whoever listens serves, is registered and known to all; the first controller that
-    does is active. `heard_of`: the brokers that another knows, where they are not all."""
+    does is active. `heard_of`: the brokers that another knows, where they are not all.
+    `unregistered`: ids of controllers that serve and are not registered."""
 
     heard_of: ClassVar[dict[str, set[str]]] = {}
+    unregistered: ClassVar[set[int]] = set()
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     async def brokers(self) -> Mapping[int, str]:
-        parts = self._parts("brokers")
-        return {p["id"]: p["address"] for p in parts if await self.serving(p["address"])}
+        return await self._listening("brokers")
+
+    async def controllers(self) -> Mapping[int, str]:
+        listening = await self._listening("controllers")
+        return {i: address for i, address in listening.items() if i not in self.unregistered}
 
     async def active_controller(self) -> int | None:
-        parts = self._parts("controllers")
-        listening = [part["id"] for part in parts if await self.serving(part["address"])]
-        return listening[0] if listening else None
+        return next(iter(await self._listening("controllers")), None)
 
     async def serving(self, address: str) -> bool:
         host, port = address.split(":")
@@ -50,11 +53,9 @@ class ListeningView:
     async def close(self) -> None:
         pass
 
-    def _parts(self, kind: str) -> list[dict[str, Any]]:
-        parts: list[dict[str, Any]] = json.loads((self._directory / "cluster.json").read_text())[
-            kind
-        ]
-        return parts
+    async def _listening(self, kind: str) -> dict[int, str]:
+        parts = json.loads((self._directory / "cluster.json").read_text())[kind]
+        return {p["id"]: p["address"] for p in parts if await self.serving(p["address"])}
 
 
 def new_cluster(directory: Path, **options: Any) -> LocalCluster:
@@ -111,6 +112,17 @@ async def test_it_is_not_ready_before_its_brokers_have_heard_of_each_other(
     with pytest.raises(ClusterError, match="broker-2 has not heard of broker-1;"):
         await cluster.ready(timeout_seconds=1)
     monkeypatch.setitem(ListeningView.heard_of, second, {first, second})
+    await cluster.ready()
+
+
+async def test_it_is_not_ready_before_a_controller_that_serves_is_registered(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ListeningView, "unregistered", {2})
+
+    with pytest.raises(ClusterError, match="controller 2 is not registered;"):
+        await cluster.ready(timeout_seconds=1)
+    monkeypatch.setattr(ListeningView, "unregistered", set())
     await cluster.ready()
 
 
