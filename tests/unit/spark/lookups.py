@@ -9,6 +9,8 @@ from tidelog.batch import stamp
 from tidelog.record_batch import encode
 from tidelog.spark.cluster_lookups import ClusterLookups
 from tidelog.spark.options import ReadOptions
+from tidelog.spark.planning import OffsetRange
+from tidelog.spark.stream_offsets import ReadTo, StreamOffsets
 from tidelog.spark.stream_planner import StreamPlanner
 from unit.client.fake_broker import FakeCluster
 
@@ -21,6 +23,14 @@ def fill(cluster: FakeCluster, count: int, *, topic: str = "sea", partition: int
         log.batches.append(
             stamp(batch, base_offset=first, leader_epoch=log.leader_epoch, append_time_ms=1)
         )
+
+
+def places(offsets: StreamOffsets, topic: str = "sea") -> list[ReadTo]:
+    return [at for _, at in sorted(offsets[topic].partitions.items())]
+
+
+def numbers(ranges: list[OffsetRange]) -> list[tuple[int, int, int]]:
+    return [(r.partition.partition, r.start.offset, r.end.offset) for r in ranges]
 
 
 @asynccontextmanager

@@ -3,39 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-from typing import Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_EPOCH
 from tidelog.spark import cluster_lookups
-from tidelog.spark.columns import schema_of
 from tidelog.spark.data_loss import DataLossError
 from tidelog.spark.option_values import OptionError
-from tidelog.spark.options import ReadOptions
-from tidelog.spark.planning import OffsetRange
-from tidelog.spark.stream_offsets import ReadTo, StreamOffsets
-from tidelog.spark.stream_reader import StreamReader
+from tidelog.spark.stream_offsets import ReadTo
 from tidelog.v1 import broker_pb2
 from unit.client.fake_broker import FakeCluster, FakePartition
-from unit.spark.lookups import fill, planner_of
+from unit.spark.lookups import fill, numbers, places, planner_of
 
 FROM_START = {"startingOffsets": "earliest"}
 LONG_MS = 60_000
-
-
-def places(offsets: StreamOffsets, topic: str = "sea") -> list[ReadTo]:
-    return [at for _, at in sorted(offsets[topic].partitions.items())]
-
-
-def numbers(ranges: list[OffsetRange]) -> list[tuple[int, int, int]]:
-    return [(r.partition.partition, r.start.offset, r.end.offset) for r in ranges]
-
-
 SEA_AND_ALL = broker_pb2.MetadataRequest(topics=["sea"])
 
 
@@ -354,116 +337,6 @@ async def test_a_log_that_was_cut_is_told_however_far_it_has_grown_again(
         end = await planner.next_end(at, None)
         expected = [(0, 15, 15 + grown)] if grown else []
         assert numbers(await planner.ranges(at, end)) == expected
-
-
-async def test_a_batch_that_is_repeated_is_planned_alike(cluster: FakeCluster) -> None:
-    fill(cluster, 20)
-    async with planner_of(cluster, minPartitions="3", **FROM_START) as planner:
-        start = await planner.initial()
-        end = await planner.next_end(start, None)
-        first = await planner.ranges(start, end)
-    fill(cluster, 20)
-    cluster.elect("sea", 0, leader=1)
-    async with planner_of(cluster, minPartitions="3") as planner:
-        assert await planner.ranges(start, end) == first
-    assert len(first) == 3
-
-
-async def grown(cluster: FakeCluster) -> tuple[StreamOffsets, StreamOffsets]:
-    """A micro-batch with a topic and a partition that have come since the one before it."""
-    async with planner_of(cluster, subscribePattern=".*") as planner:
-        start = await planner.initial()
-        cluster.create("land", [0])
-        sea = cluster.topics["sea"].partitions
-        sea.append(type(sea[0])(0))
-        fill(cluster, 10, topic="land")
-        fill(cluster, 10, partition=2)
-        end = await planner.next_end(start, None)
-        assert places(end)[2] == places(end, "land")[0] == ReadTo(10, 1)
-    return start, end
-
-
-async def test_a_batch_that_is_repeated_has_what_was_new_in_it(cluster: FakeCluster) -> None:
-    """And it begins there where it began, though the log begins elsewhere by now."""
-    start, end = await grown(cluster)
-    fill(cluster, 10, topic="land")
-    cluster.topics["sea"].partitions.append(type(cluster.partition("sea"))(0))
-    async with planner_of(cluster, subscribePattern=".*") as planner:
-        again = await planner.ranges(start, end)
-        assert [(r.partition.topic, *numbers([r])[0]) for r in again] == [
-            ("land", 0, 0, 10),
-            ("sea", 2, 0, 10),
-        ]
-
-
-async def test_a_batch_that_is_repeated_waits_for_a_broker_that_is_behind(
-    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cluster_lookups, "GONE_AFTER_MS", LONG_MS)
-    start, end = await grown(cluster)
-    land = cluster.topics.pop("land")
-    loop = asyncio.get_running_loop()
-    loop.call_later(0.1, cluster.topics.__setitem__, "land", land)
-    async with planner_of(cluster, subscribePattern=".*") as planner:
-        again = await planner.ranges(start, end)
-        assert [r.partition.topic for r in again] == ["land", "sea"]
-
-
-@pytest.mark.parametrize("topic", ["land", "sea"])
-async def test_a_batch_that_is_repeated_tells_what_it_lacks(
-    cluster: FakeCluster, topic: str
-) -> None:
-    start, end = await grown(cluster)
-    cluster.topics[topic].partitions[-1].log_start = 5
-    async with planner_of(cluster, subscribePattern=".*") as planner:
-        with pytest.raises(DataLossError, match=f"offsets 0 to 4 of {topic}/[02] were deleted"):
-            await planner.ranges(start, end)
-    if topic == "land":
-        del cluster.topics["land"]
-        async with planner_of(cluster, subscribePattern=".*") as planner:
-            with pytest.raises(DataLossError, match=r"'land' .* was deleted: nothing from"):
-                await planner.ranges(start, end)
-
-
-async def test_a_batch_that_went_on_after_a_loss_is_repeated_alike(cluster: FakeCluster) -> None:
-    fill(cluster, 20)
-    async with planner_of(cluster, **FROM_START) as planner:
-        start = await planner.next_end(await planner.initial(), None)
-    fill(cluster, 20)
-    cluster.partition("sea").log_start = 30
-    async with planner_of(cluster, failOnDataLoss="false") as planner:
-        end = await planner.next_end(start, None)
-        first = await planner.ranges(start, end)
-    async with planner_of(cluster) as planner:
-        assert await planner.ranges(start, end) == first
-    assert numbers(first) == [(0, 30, 40)]
-
-
-async def test_a_batch_that_is_repeated_is_split_as_it_was_planned(cluster: FakeCluster) -> None:
-    """Also with other options by now: they are for the next one."""
-    fill(cluster, 20)
-
-    def reader_of(**given: str) -> StreamReader:
-        bootstrap = ",".join(cluster.bootstrap())
-        options = {"bootstrap.servers": bootstrap, "subscribe": "sea", **FROM_START, **given}
-        read = ReadOptions.of_stream(options)
-        return StreamReader(read, schema_of(read.columns))
-
-    def planned() -> tuple[list[int], Any]:
-        """In a thread of its own, as Spark asks."""
-        first, again = reader_of(minPartitions="3"), reader_of(maxRecordsPerPartition="5")
-        start = first.initialOffset()
-        end = json.loads(json.dumps(first.latestOffset(start, ReadAllAvailable())))
-        counts = [len(reader.partitions(start, end)) for reader in (first, again)]
-        assert again.latestOffset(end, ReadAllAvailable()) == end
-        fill(cluster, 20)
-        later = again.latestOffset(end, ReadAllAvailable())
-        counts.append(len(again.partitions(end, later)))
-        first.stop()
-        again.stop()
-        return counts, later["split"]
-
-    assert await asyncio.to_thread(planned) == ([3, 3, 4], {"min": None, "max": 5})
 
 
 async def test_what_is_no_longer_asked_for_is_no_loss(cluster: FakeCluster) -> None:
