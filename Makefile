@@ -11,7 +11,7 @@ PEERS_STAMP := $(VENV)/.installed-peers
 PROTOS := $(wildcard proto/tidelog/v1/*.proto)
 
 .PHONY: help demo up start test sim model mutants api-fuzz compose-test examples-test faults lint bench bench-peers bench-grow \
-	bench-pauses bench-scrub bench-digest bench-console bench-spark-check bench-spark-read spark spark-kills screenshots proto dashboards lock system-deps clean
+	bench-pauses bench-scrub bench-digest bench-console bench-spark-check bench-spark-read spark spark-kills screenshots proto dashboards rules lock system-deps clean
 
 help:
 	@echo "make demo         show the main job: produce, kill a leader and a controller, lose nothing"
@@ -23,7 +23,7 @@ help:
 	@echo "make mutants      plant bugs in the rules; each must be found, by name; half an hour;"
 	@echo "                  RESUME=1: those that out/mutants.json does not name as found"
 	@echo "make api-fuzz     5,000 cases over the OpenAPI document of the gateway; about 5 minutes"
-	@echo "make lint         style, types, dependencies between modules, generated code"
+	@echo "make lint         style, types, dependencies between modules, generated code and pages"
 	@echo "make bench        measure throughput, latency, and what many partitions cost; QUICK=1 a part of it in 2 minutes;"
 	@echo "                  PARTS=\"name ...\" these alone, of throughput reading latency durability scale alone restart rolling history"
 	@echo "make bench-peers  the same work on Kafka and NATS JetStream, in turn; needs Maven and nats-server; QUICK=1 once, in short"
@@ -39,6 +39,7 @@ help:
 	@echo "make screenshots  take the pictures of the web console in docs/screenshots"
 	@echo "make proto        generate the code of proto/ anew"
 	@echo "make dashboards   generate the Grafana dashboards anew"
+	@echo "make rules        generate docs/internals/rules-and-tests.md from rules.toml and the tests' marks"
 	@echo "make compose-test  build the images, run docker-compose.yml and test it as users run it"
 	@echo "make examples-test  build the clients in Go, Java and TypeScript, and test them beside the Python one"
 	@echo "make faults       strike the composed cluster under load, judge its history; as root: all kinds; LOCAL=1: processes alone"
@@ -152,6 +153,9 @@ proto: $(STAMP)
 dashboards: $(STAMP)
 	PYTHONPATH=deploy/grafana $(BIN)/python -m tidelog_dashboards deploy/grafana/dashboards
 
+rules: $(STAMP)
+	PYTHONPATH=tests $(BIN)/python -m rules
+
 .PHONY: check-generated
 check-generated: $(STAMP)
 	@directory=$$(mktemp -d) && trap 'rm -rf "$$directory"' EXIT && \
@@ -159,6 +163,7 @@ check-generated: $(STAMP)
 	if diff -r --exclude=__init__.py --exclude=__pycache__ "$$directory/tidelog/v1" libs/tidelog/v1; \
 	then echo "Generated code is up to date with proto/."; \
 	else echo "libs/tidelog/v1 is not what proto/ generates: run 'make proto'." >&2; exit 1; fi
+	@PYTHONPATH=tests $(BIN)/python -m rules --check
 
 # What suites need of the system; tests/suites.py names the programs, and says what is left
 # out without them.

@@ -30,6 +30,11 @@ def read(page: str) -> str:
     return (ROOT / page).read_text()
 
 
+def anchor(heading: str) -> str:
+    """The anchor that GitHub derives from a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
 def blocks(language: str, text: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 

@@ -298,6 +298,7 @@ class TestWatches:
         ]
         assert again > created
 
+    @pytest.mark.rule("watch-survives-compaction")
     async def test_what_the_compacted_revision_deleted_is_seen(
         self, harness: StoreHarness, store: MetadataStore, prefix: str
     ) -> None:

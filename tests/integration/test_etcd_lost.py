@@ -50,6 +50,7 @@ def etcd_of(cluster: LocalCluster) -> LocalEtcd:
     return cluster.etcd
 
 
+@pytest.mark.rule("data-flows-without-the-store")
 @HOW
 async def test_without_etcd_writes_and_reads_go_on_and_all_recovers(
     cluster: LocalCluster, lose: Step, bring_back: Step

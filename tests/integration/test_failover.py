@@ -32,6 +32,7 @@ from tidelog_runtime.demo.replicas import differing
 from tidelog_runtime.local.cluster import LocalCluster
 
 
+@pytest.mark.rule("acknowledged-record-survives-failover")
 async def test_a_killed_leader_costs_no_acknowledged_record(cluster: LocalCluster) -> None:
     topic = new_name("sea")
     before = (await create_topic(cluster, topic)).partitions[0]
@@ -166,6 +167,7 @@ async def test_a_killed_controller_is_replaced_and_topics_are_created(
     written.assert_all_in(await read(cluster, topic))
 
 
+@pytest.mark.rule("new-controller-continues-elections")
 async def test_a_leader_that_dies_with_the_controller_is_replaced_all_the_same(
     cluster: LocalCluster,
 ) -> None:
@@ -207,6 +209,7 @@ async def test_a_paused_follower_leaves_the_isr_and_returns(cluster: LocalCluste
     assert (await partition_of(cluster, topic)).leader_epoch == partition.leader_epoch
 
 
+@pytest.mark.rule("deposed-leader-commits-nothing")
 async def test_a_paused_leader_is_replaced_and_leads_no_more_when_it_wakes(
     cluster: LocalCluster,
 ) -> None:

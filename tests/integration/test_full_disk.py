@@ -140,6 +140,7 @@ async def test_a_leader_whose_disk_is_full_refuses_and_then_goes_on(disk: Disk) 
     assert {change.cause for change in told} == {Cause.DISK_FULL}
 
 
+@pytest.mark.rule("failing-disk-transfers-leadership")
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_leader_whose_disk_is_full_transfers_leadership(disk: Disk) -> None:
     cluster, topic = disk.cluster, new_name("sea")
@@ -238,6 +239,7 @@ async def test_after_a_full_disk_a_killed_broker_starts_with_all_it_had(disk: Di
 
 
 # More room makes no difference to a limit of a file's size.
+@pytest.mark.rule("deletions-free-a-full-disk")
 @pytest.mark.parametrize(
     "disk", [kind for kind in full_disks() if kind is not FileSizeLimit], indirect=True
 )

@@ -64,6 +64,7 @@ async def until_replicas(cluster: LocalCluster, topic: str, wanted: list[tuple[i
     await until(look, f"{topic} has the replicas {wanted}")
 
 
+@pytest.mark.rule("reassignment-of-replicas")
 async def test_moved_partitions_keep_every_record_while_writes_go_on(
     cluster: LocalCluster,
 ) -> None:
@@ -120,6 +121,7 @@ async def test_progress_is_told_in_bytes_while_a_bound_holds_moves_back(
     assert (over.state, over.progress.bytes_copied) == ("done", progress.bytes_to_copy)
 
 
+@pytest.mark.rule("brokers-added-and-removed")
 async def test_an_added_broker_gets_its_share_and_a_removed_one_loses_all(
     cluster: LocalCluster,
 ) -> None:

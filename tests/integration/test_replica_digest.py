@@ -7,6 +7,8 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
+
 from integration.clusters import running_cluster
 from integration.explaining import (
     append,
@@ -31,6 +33,7 @@ BATCHES, RECORDS = 5, 20
 VALUE, OTHER = b"acknowledged", b"unauthorised"
 
 
+@pytest.mark.rule("divergent-replicas-are-reported")
 async def test_another_sound_batch_on_one_disk_is_found_and_explained(tmp_path: Path) -> None:
     config = {"flush_interval_ms": 500}
     async with running_cluster(tmp_path, controllers=1, broker_config=config) as cluster:

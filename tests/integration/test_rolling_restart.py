@@ -24,6 +24,7 @@ def events(cluster: LocalCluster, name: str) -> list[dict[str, Any]]:
     return [event for log in logs for event in log.events(name)]
 
 
+@pytest.mark.rule("controlled-shutdown-leaves-every-isr")
 @pytest.mark.parametrize("config", [{}, {"durability": "synced"}], ids=["replicated", "synced"])
 async def test_no_send_fails_and_nothing_is_lost(tmp_path: Path, config: Mapping[str, str]) -> None:
     async with running_cluster(tmp_path) as cluster:

@@ -137,6 +137,7 @@ async def test_a_partition_of_a_removed_ones_number_begins_empty_also_where_a_br
     assert set(await read_values(cluster, topic)) == set(kept)
 
 
+@pytest.mark.rule("partitions-added-and-removed")
 async def test_a_consumer_that_lived_through_a_removal_reads_what_is_written_after_it(
     cluster: LocalCluster, controller: WireClient
 ) -> None:

@@ -78,6 +78,7 @@ async def test_a_deleted_topic_is_unknown_to_every_broker(cluster: LocalCluster)
         )
 
 
+@pytest.mark.rule("returning-broker-drops-replicas")
 async def test_a_broker_that_was_away_sets_the_deleted_replica_aside(
     cluster: LocalCluster,
 ) -> None:
@@ -145,6 +146,7 @@ async def test_a_consumer_of_the_former_topic_reads_the_new_one_after_a_seek(
     assert again.value == b"of this sea"
 
 
+@pytest.mark.rule("topic-ids-separate-recreated-topics")
 async def test_a_broker_that_missed_both_follows_the_topic_that_there_is(
     cluster: LocalCluster,
 ) -> None:

@@ -61,6 +61,7 @@ async def until_found(cluster: LocalCluster, logs: Mapping[int, LogSince]) -> No
     await until(look, f"brokers {sorted(logs)} report their damage")
 
 
+@pytest.mark.rule("damage-costs-only-its-batch")
 @pytest.mark.parametrize(
     "damaged_batches", [(EARLY, LATE), (LATE, EARLY), (EARLY, LATE, MIDDLE), (LATE, EARLY, MIDDLE)]
 )

@@ -60,6 +60,7 @@ async def last_registration(log: LogSince) -> str:
     return str(log.told("registration", "completed")[-1]["details"]["not_intact_reason"])
 
 
+@pytest.mark.rule("broker-id-bound-to-directory")
 async def test_a_paused_broker_keeps_its_id(cluster: LocalCluster, tmp_path: Path) -> None:
     """Else the second process would lead, and what it acknowledges would be lost when the
     first one is back."""

@@ -30,6 +30,10 @@ def test_the_rules_hold_in_every_state_within_the_budgets(scenario: Scenario) ->
     assert outcome.complete
 
 
+@pytest.mark.rule("logs-reconciled-before-batches")
+@pytest.mark.rule("truncations-fenced-by-epoch")
+@pytest.mark.rule("hw-advances-in-leader-epoch")
+@pytest.mark.rule("joiner-at-hw-and-epoch-start")
 @pytest.mark.parametrize("removal", REMOVALS, ids=lambda removal: removal.rule.name)
 def test_a_rule_that_is_switched_off_is_missed(removal: Removal) -> None:
     with switched_off(removal.rule):

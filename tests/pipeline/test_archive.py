@@ -93,6 +93,7 @@ def test_a_run_that_goes_on_tells_how_far_it_is_and_ends_in_order_when_it_is_tol
     assert act("reconcile") == [f"{topic}/0: 20 records in the log and in the archive"]
 
 
+@pytest.mark.rule("archive-records-known-without-checkpoint")
 def test_a_checkpoint_that_has_lost_its_end_or_all_loses_and_doubles_nothing(
     spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
 ) -> None:
@@ -115,6 +116,7 @@ def test_a_checkpoint_that_has_lost_its_end_or_all_loses_and_doubles_nothing(
     assert places(spark, tmp_path) == all_of(41)
 
 
+@pytest.mark.rule("archive-commit-is-one-file", "archive-table-holds-committed-files")
 @pytest.mark.parametrize("point", ["staged", "committed", "published"])
 def test_a_driver_that_ends_at_any_point_loses_and_doubles_nothing(
     spark: SparkSession,
@@ -152,6 +154,7 @@ def test_a_driver_that_ends_at_any_point_loses_and_doubles_nothing(
     assert act("reconcile") == [f"{topic}/0: 25 records in the log and in the archive"]
 
 
+@pytest.mark.rule("archive-commit-is-one-file")
 def test_what_executors_wrote_elsewhere_is_not_committed(
     spark: SparkSession,
     cluster: Running,
@@ -186,6 +189,7 @@ def test_a_run_that_may_lose_a_topic_goes_on_with_the_others(
         assert places(spark, tmp_path) == all_of(count)
 
 
+@pytest.mark.rule("archive-records-known-without-checkpoint")
 def test_a_back_fill_adds_what_is_not_there(
     spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.archives import Act, fill, log_of, places
@@ -29,6 +30,7 @@ def problem(said: list[str]) -> str:
     return str(found)
 
 
+@pytest.mark.rule("archive-damage-is-error-or-gap")
 def test_damaged_records_are_an_error_or_a_gap_that_the_archive_knows_until_they_can_be_read(
     spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
 ) -> None:

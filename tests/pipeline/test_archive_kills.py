@@ -112,6 +112,7 @@ def all_of(partitions: int, records: int) -> list[tuple[int, int, bytes]]:
     return [(p, n, value(p, n)) for p in range(partitions) for n in range(records)]
 
 
+@pytest.mark.rule("archive-commit-is-one-file")
 @pytest.mark.timeout(3_600)
 def test_an_archive_is_exact_whoever_is_killed_at_whatever_point(
     spark: SparkSession,  # noqa: ARG001 - the session in which it is reconciled

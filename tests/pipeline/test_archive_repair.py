@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.archives import Act, all_of, fill, log_of, places
@@ -41,6 +42,7 @@ def archive_hours(cluster: Running, act: Act, topic: str, hours: int) -> None:
         act("run", "--topics", topic, "--no-compaction")
 
 
+@pytest.mark.rule("archive-lost-files-are-restored")
 def test_work_continues_without_files_that_are_lost_and_a_back_fill_restores_them(
     spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
 ) -> None:
@@ -69,6 +71,7 @@ def test_work_continues_without_files_that_are_lost_and_a_back_fill_restores_the
     assert act("reconcile", "--deep") == [f"{topic}/0: 35 records in the log and in the archive"]
 
 
+@pytest.mark.rule("archive-lost-files-are-restored")
 def test_a_repair_restores_lost_and_damaged_files_and_removes_unknown_ones(
     spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
 ) -> None:
@@ -105,6 +108,7 @@ def test_a_repair_restores_lost_and_damaged_files_and_removes_unknown_ones(
     assert act("repair")[-1] == "Nothing is lost or damaged."
 
 
+@pytest.mark.rule("archive-commits-are-never-skipped")
 def test_a_repair_takes_from_the_files_what_damaged_commits_had(
     spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
 ) -> None:
@@ -136,6 +140,7 @@ def test_a_repair_takes_from_the_files_what_damaged_commits_had(
     assert list(log_of(tmp_path).load().rows.values()) == [30]
 
 
+@pytest.mark.rule("archive-lost-files-are-restored")
 def test_rows_that_no_topic_has_are_saved_from_damaged_files_or_reported(
     spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
 ) -> None:
@@ -162,6 +167,7 @@ def test_rows_that_no_topic_has_are_saved_from_damaged_files_or_reported(
     assert act("repair")[-1] == "Nothing is lost or damaged."
 
 
+@pytest.mark.rule("archive-rows-compared-by-value")
 def test_a_row_that_differs_from_its_record_is_found_in_files_without_checksums(
     cluster: Running, tmp_path: Path, act: Act
 ) -> None:
@@ -191,6 +197,7 @@ def test_a_row_that_differs_from_its_record_is_found_in_files_without_checksums(
     assert act("repair")[-2] == f"{topic}/0: 10 rows are restored from the topic: offsets 0 to 9"
 
 
+@pytest.mark.rule("archive-expired-hours-stay-expired")
 def test_hours_that_were_expired_are_not_missed_and_do_not_come_back(
     spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
 ) -> None:

@@ -18,6 +18,7 @@ from tidelog_pipeline.running import EXIT_FAULT, EXIT_FOUND
 from tidelog_pipeline.storage.directory import Directory
 
 
+@pytest.mark.rule("archive-hour-exchanged-in-one-step")
 def test_small_files_of_closed_hours_become_one(
     spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
 ) -> None:
@@ -39,6 +40,7 @@ def test_small_files_of_closed_hours_become_one(
     act("reconcile")
 
 
+@pytest.mark.rule("archive-hour-exchanged-in-one-step")
 def test_a_time_in_another_unit_has_directories_of_its_own(
     spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
 ) -> None:
@@ -76,6 +78,7 @@ def test_a_range_that_the_log_does_not_have_is_told_before_any_task_runs(
     assert not log_of(tmp_path).load().number
 
 
+@pytest.mark.rule("archive-records-known-without-checkpoint")
 def test_a_topic_that_is_created_again_is_another_one(
     spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
 ) -> None:
@@ -98,6 +101,7 @@ def test_a_topic_that_is_created_again_is_another_one(
     )
 
 
+@pytest.mark.rule("archive-counted-by-leader-epoch")
 def test_rows_that_were_lost_or_doubled_are_told(
     cluster: Running, tmp_path: Path, act: Act
 ) -> None:
@@ -119,6 +123,7 @@ def test_rows_that_were_lost_or_doubled_are_told(
     assert "the log has 20 records and the archive 10" in differs
 
 
+@pytest.mark.rule("archive-counted-by-leader-epoch")
 def test_a_reconciliation_goes_on_beside_a_run(
     cluster: Running, tmp_path: Path, act: Act, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ from unit.pipeline.archive.messages import DESCRIPTORS
 LONG_SCHEMA = ", ".join(f"column_{number} BIGINT" for number in range(40))
 
 
+@pytest.mark.rule("archive-values-converted-or-kept")
 def test_json_becomes_columns_and_what_is_none_is_kept(
     spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
 ) -> None:
@@ -51,6 +52,7 @@ def test_json_becomes_columns_and_what_is_none_is_kept(
     assert "1 values are not of the schema" in "".join(told)
 
 
+@pytest.mark.rule("archive-values-converted-or-kept")
 def test_protobuf_becomes_columns_and_what_is_none_is_kept(
     spark: SparkSession, cluster: Running, tmp_path: Path, act: Act
 ) -> None:
@@ -91,6 +93,7 @@ def test_protobuf_becomes_columns_and_what_is_none_is_kept(
     assert [bytes(row.raw) for row in rows] == [*values, values[0]]
 
 
+@pytest.mark.rule("archive-values-converted-or-kept")
 @pytest.mark.parametrize(
     ("flags", "told"),
     [

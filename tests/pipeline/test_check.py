@@ -28,6 +28,7 @@ def written(path: Path, operations: list[Operation]) -> Path:
     return path
 
 
+@pytest.mark.rule("check-uses-rules-of-one-machine")
 @pytest.mark.usefixtures("spark")
 def test_every_kind_of_anomaly_is_found_with_the_same_verdict(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

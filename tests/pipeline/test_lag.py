@@ -56,6 +56,7 @@ def sample(cluster: Running, topic: str, *flags: str) -> list[dict[str, Any]]:
     return [json.loads(record.value or b"") for record in cluster.records(topic)]
 
 
+@pytest.mark.rule("lag-measured-to-present-end")
 def test_followers_are_sampled_and_who_is_silent(cluster: Running) -> None:
     topic, samples = cluster.new_topic(partitions=1), cluster.new_topic(partitions=1)
     cluster.fill(topic, 0, [b"x"] * 3)
@@ -83,6 +84,7 @@ def test_a_topic_that_is_not_there_is_created_where_that_is_asked_for(
     assert len(partition.replicas) == 3
 
 
+@pytest.mark.rule("lag-measured-to-present-end")
 def test_a_querys_lag_grows_while_it_does_nothing(
     spark: SparkSession, cluster: Running, tmp_path: Path, driver: str
 ) -> None:
@@ -108,6 +110,7 @@ def test_a_querys_lag_grows_while_it_does_nothing(
     assert lags == [("copy", 25)]
 
 
+@pytest.mark.rule("lag-levels-computed-from-samples")
 def test_samples_become_tables_by_minute_hour_and_day(
     spark: SparkSession, cluster: Running, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

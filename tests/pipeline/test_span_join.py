@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tidelog_pipeline.archive.commits import Archived
@@ -31,6 +32,7 @@ def log(partition: int) -> LogId:
     return LogId("sea", "id", partition)
 
 
+@pytest.mark.rule("archive-spans-are-joined")
 def test_rows_of_5000_partitions_and_20_epochs_are_filtered_by_their_spans(
     spark: SparkSession,
 ) -> None:

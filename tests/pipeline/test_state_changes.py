@@ -111,6 +111,7 @@ def output(
     return directory
 
 
+@pytest.mark.rule("state-changes-show-leaderless-time")
 def test_the_time_without_a_leader_is_that_of_the_failover(
     spark: SparkSession, incident: Incident, output: Path
 ) -> None:
@@ -184,6 +185,7 @@ def test_elections_are_counted_by_cause(spark: SparkSession, output: Path) -> No
     assert counted["election", "broker_crashed"] >= 1
 
 
+@pytest.mark.rule("incident-page-loads-nothing")
 def test_the_page_tells_of_the_incident_and_loads_nothing(incident: Incident, output: Path) -> None:
     page = (output / "incident.html").read_text()
     assert f"{incident.topic}/0" in page
@@ -192,6 +194,7 @@ def test_the_page_tells_of_the_incident_and_loads_nothing(incident: Incident, ou
     assert "http" not in page.replace("http-equiv", "")
 
 
+@pytest.mark.rule("state-changes-show-leaderless-time")
 def test_the_topic_tells_of_the_failover_what_the_logs_tell(
     spark: SparkSession, cluster: Running, incident: Incident, output: Path, tmp_path: Path
 ) -> None:

@@ -29,6 +29,7 @@ class _Chance:
         return file.read_at(held, position) if held else b""
 
 
+@pytest.mark.rule("disk-reads-off-event-loop")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", [2, 100, 210, 257])
 def test_nothing_is_violated_where_data_are_cold(

@@ -202,6 +202,7 @@ def test_bad_sectors_cost_the_only_copy_no_record_that_lies_beside_them() -> Non
     assert with_gaps >= len(SECTOR_SEEDS) / 2
 
 
+@pytest.mark.rule("damage-costs-only-its-batch")
 @pytest.mark.timeout(300)
 def test_the_only_copy_uses_no_offset_again_that_was_acknowledged() -> None:
     for seed in SECTOR_SEEDS:

@@ -15,6 +15,7 @@ from spark.running import Running
 from spark.session import JAVA_OPTIONS, JAVA_OPTIONS_VARIABLE
 
 
+@pytest.mark.rule("repeated-micro-batch-written-once")
 @pytest.mark.timeout(1_200)
 def test_a_copy_is_exact_whoever_is_killed_at_whatever_point(
     cluster: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -123,6 +123,7 @@ def shared_variables(spark: SparkSession) -> set[str]:
     return set(sources.lookupDataSource(Again.name()).dataSourceCls().envVars())
 
 
+@pytest.mark.rule("session-queries-start-any-time")
 def test_a_query_that_starts_leaves_the_shape_of_what_the_tasks_of_others_carry(
     spark: SparkSession, cluster: Running, tmp_path: Path
 ) -> None:

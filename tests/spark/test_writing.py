@@ -94,6 +94,7 @@ def test_what_was_read_goes_where_the_option_says(
     assert len(cluster.records(topic)) == 3
 
 
+@pytest.mark.rule("repeated-micro-batch-written-once")
 def test_spark_tells_a_task_its_query_and_its_micro_batch(
     spark: SparkSession, cluster: Running, tmp_path: Path
 ) -> None:
@@ -147,6 +148,7 @@ def test_a_task_that_dies_after_it_wrote_is_repeated_and_writes_nothing_twice(
     )
 
 
+@pytest.mark.rule("repeated-micro-batch-written-once")
 def test_a_micro_batch_that_is_run_again_writes_nothing_twice(
     spark: SparkSession, cluster: Running, tmp_path: Path
 ) -> None:

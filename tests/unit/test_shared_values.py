@@ -100,6 +100,7 @@ def test_checksums_cover_the_bytes_that_the_proto_documents() -> None:
     assert header.broker_crc32c == crc32c(broker)
 
 
+@pytest.mark.rule("second-crc-covers-broker-fields")
 def test_a_changed_field_or_byte_breaks_a_checksum() -> None:
     assert is_intact(BATCH)
     for field in BATCH.header._fields:

@@ -53,6 +53,7 @@ async def test_a_synced_topic_is_on_both_disks_before_the_answer(cluster: Cluste
         await process.stop()
 
 
+@pytest.mark.rule("failed-follower-rejoins-isr")
 async def test_a_follower_that_dies_leaves_the_isr_and_produces_go_on(cluster: Cluster) -> None:
     leader, follower = await pair(cluster)
     await follower.stop()
@@ -62,6 +63,7 @@ async def test_a_follower_that_dies_leaves_the_isr_and_produces_go_on(cluster: C
     await leader.stop()
 
 
+@pytest.mark.rule("failed-follower-rejoins-isr")
 async def test_a_follower_that_comes_back_joins_in_its_new_life(cluster: Cluster) -> None:
     leader, follower = await pair(cluster)
     await follower.stop()
@@ -76,6 +78,7 @@ async def test_a_follower_that_comes_back_joins_in_its_new_life(cluster: Cluster
         await process.stop()
 
 
+@pytest.mark.rule("data-flows-without-the-store")
 async def test_without_a_store_data_still_flows(cluster: Cluster) -> None:
     leader, follower = await pair(cluster)
     leader.store.disconnect()
@@ -131,6 +134,7 @@ async def test_the_data_of_another_cluster_is_refused(cluster: Cluster, tmp_path
     await process.stop()
 
 
+@pytest.mark.rule("other-or-older-store-rejected")
 async def test_who_knows_its_cluster_begins_no_other_in_a_wiped_store(cluster: Cluster) -> None:
     """The next controller to start would, and nobody would see any more what has happened."""
     process = await Process(cluster, 1).start()
@@ -159,6 +163,7 @@ async def test_a_store_that_has_fallen_back_is_refused(cluster: Cluster) -> None
         await process.stop()
 
 
+@pytest.mark.rule("other-or-older-store-rejected")
 async def test_a_store_that_is_older_than_what_commands_told_of_is_refused(
     cluster: Cluster,
 ) -> None:
@@ -230,6 +235,7 @@ async def test_a_stop_without_a_store_is_clean_all_the_same(cluster: Cluster) ->
     assert process.data_directory.identity.stopped_cleanly
 
 
+@pytest.mark.rule("controlled-shutdown-leaves-every-isr")
 async def test_whoever_hands_over_is_stopping_and_waits_until_it_is_in_no_isr(
     cluster: Cluster,
 ) -> None:

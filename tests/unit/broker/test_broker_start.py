@@ -101,6 +101,7 @@ async def test_while_logs_are_opened_their_number_is_told_and_none_is_looked_at(
     await process.stop()
 
 
+@pytest.mark.rule("registrations-are-only-created")
 async def test_a_crashed_life_is_unregistered_before_its_logs_are_opened(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

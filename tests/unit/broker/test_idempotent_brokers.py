@@ -154,6 +154,7 @@ async def test_a_sole_replica_that_lost_who_wrote_what_is_deleted_says_so_and_go
     assert again.partition.log.log_end_offset == 5
 
 
+@pytest.mark.rule("name-holder-fences-previous")
 async def test_a_fence_holds_at_the_next_leader(cluster: Cluster) -> None:
     leader, follower = await Process(cluster, 1).start(), await Process(cluster, 2).start()
     await elected(cluster, leader, follower, epoch=5)
@@ -200,6 +201,7 @@ async def test_a_silent_producer_is_forgotten_and_one_with_a_name_is_not(cluster
     assert (await put(leader, sent_by(named, 1))).appended is not None
 
 
+@pytest.mark.rule("unused-producer-name-expires")
 async def test_a_name_that_is_used_is_kept_and_one_that_is_not_is_given_up(
     cluster: Cluster,
 ) -> None:

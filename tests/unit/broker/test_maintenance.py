@@ -98,6 +98,7 @@ def not_synced(log: Log) -> int:
     return log.log_end_offset - log.flushed_offset
 
 
+@pytest.mark.rule("logs-and-hws-saved-periodically")
 async def test_logs_are_synced_by_the_clock() -> None:
     broker = Broker()
     for partition in await broker.replicas.take(numbers=range(20)):
@@ -158,6 +159,7 @@ async def test_a_log_that_is_deleted_during_a_round_does_not_end_the_rounds() ->
     assert not_synced(broker.log(0)) == 0
 
 
+@pytest.mark.rule("logs-and-hws-saved-periodically")
 async def test_high_watermarks_are_written_by_the_clock() -> None:
     broker = Broker()
     commit(await broker.replicas.lead())
@@ -409,6 +411,7 @@ async def test_a_stray_that_the_store_wants_here_stays() -> None:
     assert [stray.key for stray in broker.replicas.logs.expired_strays(0)] == [KEY]
 
 
+@pytest.mark.rule("timer-finds-silent-replicas")
 async def test_the_isr_is_judged_by_the_clock_too() -> None:
     """A follower that never fetches makes no fetch on which to judge it."""
     broker = Broker()
@@ -459,6 +462,7 @@ async def oldest_catch_up_ms(broker: Broker, stalled_ms: int) -> int:
     return max(now_ms - p.last_caught_up_ms for p in partition.leading.followers.values())
 
 
+@pytest.mark.rule("quiet-partition-reports-its-end")
 async def test_a_leader_that_was_stalled_grants_its_followers_a_full_lag_time() -> None:
     broker = Broker()
     assert await oldest_catch_up_ms(broker, stalled_ms=5000) <= 20

@@ -34,6 +34,7 @@ async def cut_off(cluster: Cluster, processes: list[Process], rng: random.Random
         process.disk = disk
 
 
+@pytest.mark.rule("stronger-durability-by-configuration")
 @pytest.mark.parametrize("seed", range(10))
 async def test_what_was_acknowledged_is_there_after_all_lost_power_and_counts_as_whole(
     tmp_path: Path, seed: int

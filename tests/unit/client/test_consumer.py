@@ -140,6 +140,7 @@ async def test_the_leader_is_followed_when_it_moves(cluster: FakeCluster) -> Non
         assert records[0].leader_epoch == 2
 
 
+@pytest.mark.rule("clients-find-moved-leaders")
 async def test_the_leader_is_followed_when_it_dies(cluster: FakeCluster) -> None:
     fill(cluster, 10)
     async with Consumer(cluster.bootstrap(), **FAST) as consumer:

@@ -126,6 +126,7 @@ def test_out_of_range_without_an_epoch_is_that_of_the_question() -> None:
         bench.state.take_records(1)
 
 
+@pytest.mark.rule("zombie-resets-no-client")
 def test_out_of_range_from_a_zombie_is_not_believed() -> None:
     bench = Bench(policy=OnOutOfRange.EARLIEST, epoch=6)
     for now_ms in range(0, 500, 50):
@@ -270,6 +271,7 @@ def test_damaged_records_are_an_error_with_their_offsets_until_the_consumer_seek
     assert [r.offset for r in bench.state.take_records(10)] == [20, 21]
 
 
+@pytest.mark.rule("damage-costs-only-its-batch")
 def test_damaged_records_are_skipped_where_that_is_configured() -> None:
     bench = Bench(on_damage=OnDamage.SKIP)
     bench.damaged(bench.plan())

@@ -21,6 +21,7 @@ def given(world: World, **settings: int) -> Producer:
     return producer
 
 
+@pytest.mark.rule("repeated-micro-batch-written-once")
 @story
 async def test_behind_a_batch_that_is_refused_nothing_takes_its_sequence(world: World) -> None:
     async with given(world) as producer:

@@ -61,6 +61,7 @@ async def test_a_sequence_counts_records(world: World) -> None:
     assert world.sequences() == [(1, 0), (1, 3)]
 
 
+@pytest.mark.rule("waiting-produce-ends-with-epoch")
 @story
 async def test_a_batch_whose_answer_was_lost_is_written_once(world: World) -> None:
     world.script(LOST)
@@ -127,6 +128,7 @@ async def test_batches_in_doubt_share_no_group(world: World) -> None:
     assert world.sea.values() == values(3)
 
 
+@pytest.mark.rule("unanswered-write-happens-once", "unanswered-writes-are-atomic")
 @story
 async def test_a_new_leader_knows_what_the_old_one_appended(world: World) -> None:
     world.script(LOST)
@@ -138,6 +140,7 @@ async def test_a_new_leader_knows_what_the_old_one_appended(world: World) -> Non
     assert world.sea.values() == values(1)
 
 
+@pytest.mark.rule("waiting-produce-ends-with-epoch")
 @story
 async def test_a_batch_without_an_answer_is_still_remembered_when_it_comes_again(
     world: World,

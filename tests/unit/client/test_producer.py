@@ -78,6 +78,7 @@ async def test_a_request_carries_many_partitions(cluster: FakeCluster) -> None:
     assert [len(r.partitions) for r in cluster.brokers[0].seen["produce"]] == [8]  # type: ignore[attr-defined]
 
 
+@pytest.mark.rule("clients-find-moved-leaders")
 async def test_the_leader_hint_is_used_without_metadata(cluster: FakeCluster) -> None:
     async with Producer(cluster.bootstrap(), **FAST) as producer:
         await (await producer.send("sea", b"1"))
@@ -89,6 +90,7 @@ async def test_the_leader_hint_is_used_without_metadata(cluster: FakeCluster) ->
     assert cluster.partition("sea").values() == [b"1", b"2"]
 
 
+@pytest.mark.rule("clients-find-moved-leaders")
 async def test_without_a_hint_metadata_leads_to_the_new_leader(cluster: FakeCluster) -> None:
     async with Producer(cluster.bootstrap(), **FAST) as producer:
         await (await producer.send("sea", b"1"))
@@ -97,6 +99,7 @@ async def test_without_a_hint_metadata_leads_to_the_new_leader(cluster: FakeClus
         assert (await (await producer.send("sea", b"2"))).offset == 1
 
 
+@pytest.mark.rule("failed-send-reaches-next-leader")
 async def test_writes_go_on_when_the_leader_dies(cluster: FakeCluster) -> None:
     loop = asyncio.get_running_loop()
     async with Producer(cluster.bootstrap()) as producer:

@@ -49,6 +49,7 @@ def answer(
     )
 
 
+@pytest.mark.rule("zombie-resets-no-client")
 def test_an_older_leader_epoch_is_not_taken() -> None:
     cache = MetadataCache()
     cache.apply(answer(1, 5))

@@ -54,6 +54,7 @@ def settled_as(delivery: asyncio.Future[Delivery]) -> str:
     return "unknown" if unknown else "not written"
 
 
+@pytest.mark.rule("retry-is-written-once")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_nothing_is_written_twice_or_out_of_order(seed: int) -> None:
     rng = random.Random(seed)

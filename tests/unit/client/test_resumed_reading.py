@@ -52,6 +52,7 @@ async def test_a_log_that_was_cut_is_told(cluster: FakeCluster) -> None:
     assert (told.value.offset, told.value.read_epoch, told.value.leader_epoch) == (20, 1, 2)
 
 
+@pytest.mark.rule("stream-offsets-detect-losses")
 async def test_a_log_that_has_grown_again_is_told_too(cluster: FakeCluster) -> None:
     fill(cluster, 30)
     cluster.elect_uncleanly("sea", 0, leader=1, end=10)

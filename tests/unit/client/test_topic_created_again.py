@@ -70,6 +70,7 @@ class Reader:
         self.state.get(SEA).seek(0)
 
 
+@pytest.mark.rule("recreated-topic-is-another-topic")
 def test_after_a_seek_the_new_topic_is_read_though_its_epochs_are_lower() -> None:
     reader = Reader()
     reader.goes_on_in_the_new_topic()
@@ -216,6 +217,7 @@ async def test_a_record_that_may_be_in_the_former_topic_is_in_doubt(world: World
 # -- which topic there is ----------------------------------------------------------------
 
 
+@pytest.mark.rule("zombie-resets-no-client")
 def test_a_broker_that_is_behind_does_not_bring_the_former_topic_back() -> None:
     cache = MetadataCache()
     cache.apply(answer(1, 7, topic_id="former", create_revision=10))

@@ -57,6 +57,7 @@ async def test_a_new_leader_is_asked_for_the_last_batch_again_and_reading_goes_o
         assert 2 not in offsets[1:]
 
 
+@pytest.mark.rule("unclean-elections-are-marked")
 @story
 async def test_a_log_that_has_grown_beyond_a_truncation_is_not_read_on(world: World) -> None:
     append(world, b"0", b"1", b"2")
@@ -181,6 +182,7 @@ async def test_a_leader_that_hangs_is_given_up_by_a_reader_for_a_newer_one(world
         world.broker.gate.set()
 
 
+@pytest.mark.rule("unclean-elections-are-marked")
 @story
 async def test_a_reader_is_told_of_an_unclean_election_once(world: World) -> None:
     told: list[UncleanElection] = []

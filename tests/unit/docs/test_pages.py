@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from documented import README, ROOT, SPARK_JOBS, TOUR, blocks, pages, read
+from documented import README, ROOT, SPARK_JOBS, TOUR, anchor, blocks, pages, read
 
 MAX_README_LINES = 150
 INTERNALS = ROOT / "docs" / "internals"
@@ -16,9 +16,7 @@ HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
 def anchors(text: str) -> set[str]:
-    """The anchors that GitHub derives from headings."""
-    headings: list[str] = HEADING.findall(text)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return {anchor(heading) for heading in HEADING.findall(text)}
 
 
 def broken_links(page: Path, text: str) -> list[str]:
@@ -27,9 +25,9 @@ def broken_links(page: Path, text: str) -> list[str]:
     for link in LINK.findall(text):
         if link.startswith(("http:", "https:", "mailto:")):
             continue
-        path, _, anchor = link.partition("#")
+        path, _, fragment = link.partition("#")
         target = page.parent / path if path else page
-        if not target.exists() or (anchor and anchor not in anchors(target.read_text())):
+        if not target.exists() or (fragment and fragment not in anchors(target.read_text())):
             broken.append(link)
     return broken
 

@@ -1,27 +1,22 @@
-"""`docs/internals/rules-and-tests.md` names modules and tests that exist, and the other pages of
-`docs/internals` have every rule that the code cites."""
+"""Rules, the tests that prove them, and citations of rules name each other.
+
+Every rule of `docs/internals/rules.toml` has a test and modules that exist; every mark of a test
+and every citation in the code names a rule or a section that exists."""
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
-from functools import cache
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
-PACKAGES = (
-    "services/broker/tidelog_broker",
-    "services/controller/tidelog_controller",
-    "services/pipeline/tidelog_pipeline",
-    "libs/tidelog_runtime",
-    "libs/tidelog",
-)
+import rules
+from documented import ROOT, anchor
+from rules import Catalogue, Group, Mark, Rule
+
 INTERNALS = ROOT / "docs" / "internals"
-TABLES = (INTERNALS / "rules-and-tests.md").read_text()
 # The pages that have the rules.
 PAGES = {
     f"docs/internals/{name}.md": (INTERNALS / f"{name}.md").read_text()
@@ -29,68 +24,10 @@ PAGES = {
 }
 PROTOCOL = "\n".join(PAGES.values())
 INTERLEAVINGS = PAGES["docs/internals/interleavings.md"]
-HEADER = ["rule", "module", "test"]
-NOT_BUILT = "not built"
-
-
-class Row(NamedTuple):
-    rule: str
-    modules: list[str]
-    tests: list[str]
-    says_not_built: bool
-
-
-def cells(line: str) -> list[str]:
-    return [cell.strip() for cell in line.strip().strip("|").split("|")]
-
-
-def rows(text: str) -> Iterator[Row]:
-    """Of every table; raises ValueError for one of another shape."""
-    for line in text.splitlines():
-        if not line.startswith("|") or set(line) <= set("|- "):
-            continue
-        row = cells(line)
-        if len(row) != len(HEADER):
-            raise ValueError(f"{len(row)} cells where {HEADER} are expected: {line}")
-        if row == HEADER:
-            continue
-        rule, modules, tests = row
-        yield Row(rule, quoted(modules), quoted(tests), tests.startswith(NOT_BUILT))
-
-
-def quoted(cell: str) -> list[str]:
-    return re.findall(r"`([^`]+)`", cell)
-
-
-def places_of(module: str) -> list[Path]:
-    return [place for package in PACKAGES if (place := ROOT / package / module).is_file()]
-
-
-@cache
-def names_in(path: Path) -> frozenset[str]:
-    if not path.is_file():
-        return frozenset()
-    return frozenset(
-        node.name.removeprefix("test_")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and node.name.startswith("test_")
-    )
-
-
-def faults(row: Row) -> list[str]:
-    if row.says_not_built:
-        return [f"{row.rule}: not built, and names {row.modules}"] if row.modules else []
-    found = [] if row.modules and row.tests else [f"{row.rule}: names no module or no test"]
-    places = {module: places_of(module) for module in row.modules}
-    found += [f"{row.rule}: {module} is at {at}" for module, at in places.items() if len(at) != 1]
-    found += [f"{row.rule}: there is no {test}" for test in row.tests if not is_there(test)]
-    return found
-
-
-def is_there(test: str) -> bool:
-    path, _, name = test.partition("::")
-    return name in names_in(ROOT / "tests" / path)
+KNOWN = rules.catalogue()
+# One rule, or several with commas and "and" between them.
+CITED = re.compile(r"\b[Rr]ule:? (`[\w.-]+`)|\b[Rr]ules:? ((?:`[\w.-]+`(?:, | and )?)+)")
+RIGHT = Rule(id="hw-never-falls", title="it never falls", modules=["partition/isr.py"])
 
 
 def numbers(pattern: str, text: str) -> list[int]:
@@ -104,26 +41,66 @@ def sources() -> Iterator[tuple[Path, str]]:
                 yield path.relative_to(ROOT), path.read_text()
 
 
-ROWS = list(rows(TABLES))
+def section(page: str) -> str:
+    """The text of a page below `docs/internals`, or of the section that the anchor behind `#`
+    names, with its subsections; empty if the page has no such heading."""
+    name, _, fragment = page.partition("#")
+    text = (INTERNALS / name).read_text()
+    if not fragment:
+        return text
+    for heading in re.finditer(r"^(#+) (.+)$", text, re.MULTILINE):
+        if anchor(heading[2]) == fragment:
+            below = re.compile(rf"^#{{1,{len(heading[1])}}} ", re.MULTILINE)
+            end = below.search(text, heading.end())
+            return text[heading.end() : end.start() if end else None]
+    return ""
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.rule[:60])
-def test_every_module_and_test_of_the_tables_is_there(row: Row) -> None:
-    assert faults(row) == []
+def is_explained(rule: Rule) -> bool:
+    """Whether the section to which the rule points names the rule."""
+    return f"`{rule.id}`" in section(rule.page)
 
 
-def test_every_numbered_rule_has_a_row() -> None:
-    named = [row.rule for row in ROWS]
+def missing_numbers(known: Catalogue) -> list[str]:
+    """The labels of numbered rules on the pages of `docs/internals` that no rule has."""
     interleavings = numbers(r"^## (\d+)\. ", INTERLEAVINGS)
-    assert interleavings == list(range(1, 20))
-    wanted = [
-        f"{prefix}{n}" for prefix in "RG" for n in numbers(rf"\b{prefix}(\d+)[.*]* ", PROTOCOL)
-    ]
-    assert {"R4", "G21"} <= set(wanted)
-    for rule in wanted:
-        assert any(name.startswith(f"{rule}:") for name in named), rule
-    section = TABLES.partition("## Where the interleavings are met")[2].partition("\n## ")[0]
-    assert [int(row.rule.partition(":")[0]) for row in rows(section)] == interleavings
+    labels = [f"interleaving {number}" for number in interleavings]
+    for prefix in "RG":
+        labels += [f"{prefix}{n}" for n in numbers(rf"\b{prefix}(\d+)[.*]* ", PROTOCOL)]
+    given = [rule.label for rule in known.rules]
+    return [label for label in labels if given.count(label) != 1]
+
+
+def test_rules_tests_and_modules_name_each_other() -> None:
+    assert rules.faults(KNOWN, rules.all_marks()) == []
+
+
+def test_the_page_is_what_rules_and_marks_generate() -> None:
+    assert rules.page(KNOWN, rules.all_marks()) == rules.PAGE.read_text(), rules.OUT_OF_DATE
+
+
+def test_every_numbered_rule_is_listed() -> None:
+    assert numbers(r"^## (\d+)\. ", INTERLEAVINGS) == list(range(1, 20))
+    labels = {rule.label for rule in KNOWN.rules}
+    assert {"R1", "R4", "G1", "G21", "interleaving 1", "interleaving 19"} <= labels
+    assert missing_numbers(KNOWN) == []
+
+
+def test_an_interleaving_is_the_rule_of_its_own_section() -> None:
+    numbered = [rule for rule in KNOWN.rules if rule.label.startswith("interleaving ")]
+    for rule in numbered:
+        number = rule.label.removeprefix("interleaving ")
+        assert rule.page.startswith(f"interleavings.md#{number}-"), rule.id
+
+
+@pytest.mark.parametrize("rule", [r for r in KNOWN.rules if r.page], ids=lambda rule: rule.id)
+def test_the_section_that_explains_a_rule_names_it(rule: Rule) -> None:
+    assert is_explained(rule)
+
+
+def test_no_page_names_a_rule_that_does_not_exist() -> None:
+    wrong = {page.name: unresolved(page.read_text()) for page in INTERNALS.glob("*.md")}
+    assert {page: found for page, found in wrong.items() if found} == {}
 
 
 def unresolved(text: str) -> list[str]:
@@ -135,6 +112,8 @@ def unresolved(text: str) -> list[str]:
         for number in numbers(r"[Ii]nterleavings? (\d+)", flat)
         if not 1 <= number <= 19
     ]
+    cited = [rule for ids in CITED.findall(flat) for rule in re.findall(r"`([^`]+)`", "".join(ids))]
+    found += [f"rule {rule}" for rule in cited if rule not in KNOWN.ids]
     for number, page in re.findall(r"[Ss]ection (\d+) of (docs/internals/[\w-]+\.md)", flat):
         if not re.search(rf"^## {number}\. ", PAGES.get(page, ""), re.MULTILINE):
             found.append(f"section {number} of {page}")
@@ -165,7 +144,9 @@ def test_a_citation_without_its_rule_is_found() -> None:
     right = """
     (section 3 of
     # docs/internals/protocol.md; interleaving 19 of docs/internals/interleavings.md; "Damaged
-    batches" in docs/internals/log-format.md; docs/adr/0001; KIP-101)
+    batches" in docs/internals/log-format.md; docs/adr/0001; KIP-101; rule
+    # `maximal-isr-bounds-hw`; rules `retry-is-written-once`, `acks-all-needs-min-isr` and
+    # `decisions-ordered-by-revision`)
     """
     assert unresolved(right) == []
     wrong = (
@@ -175,13 +156,17 @@ def test_a_citation_without_its_rule_is_found() -> None:
         '"Votes" in docs/internals/protocol.md',
         "docs/adr/9999",
         "KIP-9999",
+        "rule `interleaving-7`",
+        "rule\n# `no-such-rule`",
+        "Rule: `no-such-rule`",
+        "rules `retry-is-written-once`, `acks-all-needs-min-isr` and `no-such-rule`",
     )
     for citation in wrong:
         assert unresolved(f"({citation})"), citation
 
 
 def test_no_source_cites_a_page_that_is_not_here() -> None:
-    """Rules are cited as "section 3 of docs/internals/protocol.md", or by interleaving or
+    """Rules are cited by id, as "section 3 of docs/internals/protocol.md", or by interleaving or
     proposal; none of them is in the overview."""
     elsewhere = re.compile(
         r"known[-]gaps|docs[/]protocol|design('s)?,?\s+section\s+\d|[A]RCHITECTURE\.md\)|"
@@ -190,19 +175,88 @@ def test_no_source_cites_a_page_that_is_not_here() -> None:
     assert [str(path) for path, text in sources() if elsewhere.search(text)] == []
 
 
-def test_what_is_not_there_is_found() -> None:
-    planted = """
-| rule | module | test |
-| --- | --- | --- |
-| 1: right | `partition/isr.py` | `unit/broker/partition/test_high_watermark.py::it_never_falls` |
-| 2: module | `partition/vote.py` | `unit/broker/partition/test_high_watermark.py::it_never_falls` |
-| 3: no test | `partition/isr.py` | `unit/broker/partition/test_isr.py::a_quorum_commits` |
-| 4: no file | `partition/isr.py` | `unit/broker/test_quorum.py::a_quorum_commits` |
-| 5: nothing | | |
-| 6: twice | `config.py` | `unit/broker/partition/test_high_watermark.py::it_never_falls` |
-| 7: built | `partition/isr.py` | not built |
-| 8: later | | not built: comes with reassignment |
+def test_a_wrong_rule_or_mark_is_found() -> None:
+    def faults_of(*given: Rule, marked: str = "hw-never-falls") -> list[str]:
+        return rules.faults(Catalogue("", [Group("", given)]), [Mark(marked, "test_a.py::b")])
+
+    assert faults_of(RIGHT) == []
+    assert faults_of(RIGHT, marked="hw-falls") == [
+        'hw-never-falls: no test has @pytest.mark.rule("hw-never-falls")',
+        "test_a.py::b: marks hw-falls, which rules.toml does not have",
+    ]
+    assert faults_of(RIGHT, RIGHT) == ["hw-never-falls: 2 rules have this id"]
+    for modules in (["partition/vote.py"], ["partition/isr.py", "config.py"], []):
+        assert len(faults_of(replace(RIGHT, modules=modules))) == 1, modules
+    for wrong in ("interleaving_7", "interleaving", "a-b-c-d-e-f-g", "G5-rule"):
+        assert len(faults_of(replace(RIGHT, id=wrong), marked=wrong)) == 1, wrong
+    twice = [Mark(RIGHT.id, "test_a.py::b")] * 2
+    assert rules.faults(Catalogue("", [Group("", [RIGHT])]), twice) == [
+        "test_a.py::b: marks hw-never-falls twice"
+    ]
+
+
+def test_a_rule_with_a_key_that_is_missing_or_unknown_is_rejected() -> None:
+    table = 'introduction = ""\n[[groups]]\ntitle = ""\n[[groups.rules]]\nid = "a-rule"\n'
+    assert rules.parse(table + 'title = ""\nmodules = ["a.py"]').ids == {"a-rule"}
+    for wrong in ('title = ""', 'title = ""\nmodules = []\npages = ""'):
+        with pytest.raises(TypeError):
+            rules.parse(table + wrong)
+
+
+def test_marks_of_functions_methods_and_parameters_are_read() -> None:
+    source = """
+@pytest.mark.rule("a-rule", "another-rule")
+@pytest.mark.rule("third-rule")
+async def test_one(): ...
+
+class TestAll:
+    @pytest.mark.parametrize("n", [1])
+    @pytest.mark.rule("a-rule")
+    def test_two(self, n): ...
 """
-    assert [bool(faults(row)) for row in rows(planted)] == [False, *[True] * 6, False]
-    with pytest.raises(ValueError, match="2 cells"):
-        list(rows("| rule | module |"))
+    assert list(rules.marks("unit/test_a.py", source)) == [
+        ("a-rule", "unit/test_a.py::one"),
+        ("another-rule", "unit/test_a.py::one"),
+        ("third-rule", "unit/test_a.py::one"),
+        ("a-rule", "unit/test_a.py::two"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("file", "source"),
+    [
+        ("test_a.py", '@pytest.mark.rule("a-rule")\ndef helper(): ...'),
+        ("test_a.py", '@pytest.mark.rule("a-rule")\nclass TestAll: ...'),
+        ("test_a.py", "@pytest.mark.rule(ID)\ndef test_a(): ..."),
+        ("test_a.py", '@pytest.mark.rule(*["a-rule"])\ndef test_a(): ...'),
+        ("test_a.py", "@pytest.mark.rule()\ndef test_a(): ..."),
+        ("test_a.py", "@pytest.mark.rule\ndef test_a(): ..."),
+        ("test_a.py", '@pytest.mark.rule("a-rule", 1)\ndef test_a(): ...'),
+        ("test_a.py", 'pytestmark = pytest.mark.rule("a-rule")'),
+        ("helper.py", '@pytest.mark.rule("a-rule")\ndef test_a(): ...'),
+    ],
+)
+def test_a_mark_that_the_page_would_not_show_is_an_error(file: str, source: str) -> None:
+    with pytest.raises(ValueError, match="elsewhere than on a test"):
+        list(rules.marks(file, source))
+
+
+def test_a_page_that_is_out_of_date_is_reported_with_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert rules.main(["--check"]) == 0
+    old = tmp_path / "rules-and-tests.md"
+    old.write_text(rules.PAGE.read_text().replace("`decisions-ordered-by-revision`", "", 1))
+    monkeypatch.setattr(rules, "PAGE", old)
+    assert rules.main(["--check"]) == 1
+    assert "run `make rules`" in capsys.readouterr().err
+
+
+def test_a_rule_without_its_number_or_its_section_is_found() -> None:
+    lacking = {"R2", "G21", "interleaving 7"}
+    others = [rule for rule in KNOWN.rules if rule.label not in lacking]
+    assert set(missing_numbers(Catalogue("", [Group("", others)]))) == lacking
+    of_seven = next(rule for rule in KNOWN.rules if rule.label == "interleaving 7")
+    assert is_explained(of_seven)
+    for page in ("interleavings.md#votes", "interleavings.md#6-an-answer", "protocol.md"):
+        assert not is_explained(replace(of_seven, page=page)), page

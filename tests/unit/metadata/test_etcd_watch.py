@@ -64,6 +64,7 @@ async def store(etcd: MuteEtcd, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     await server.stop(0)
 
 
+@pytest.mark.rule("silent-watch-is-read-again")
 async def test_what_a_silent_watch_has_not_brought_is_read(
     etcd: MuteEtcd, store: EtcdStore
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,10 +26,12 @@ def state(*isr: int, eligible: tuple[int, ...] = (), leader: int = 1) -> LeaderA
     return LeaderAndIsr("id", (1, 2, 3, 4), 1, leader, 5, members(*isr), members(*eligible), 2)
 
 
+@pytest.mark.rule("every-write-sets-eligible-set")
 def test_an_isr_at_min_isr_leaves_nobody_eligible() -> None:
     assert state(1, eligible=(2,)).with_isr(members(1, 3)).eligible == ()
 
 
+@pytest.mark.rule("hw-held-below-min-isr")
 def test_whoever_leaves_an_isr_that_falls_below_min_isr_is_eligible() -> None:
     assert state(1, 2).with_isr(members(1)).eligible == members(2)
 
@@ -51,6 +54,7 @@ def test_a_member_that_left_above_min_isr_is_not_eligible_when_the_rest_falls() 
     assert state(1, 2, 3).with_isr(members(1, 2)).with_isr(members(1)).eligible == members(2)
 
 
+@pytest.mark.rule("every-write-sets-eligible-set")
 def test_another_min_isr_leaves_nobody_eligible() -> None:
     lower = state(1, eligible=(2,)).with_min_isr(1)
     higher = state(1, eligible=(2,)).with_min_isr(3)

@@ -20,6 +20,7 @@ def test_answers_may_arrive_out_of_order() -> None:
     assert seen.highest == 7
 
 
+@pytest.mark.rule("other-or-older-store-rejected")
 def test_an_answer_older_than_what_was_seen_before_it_was_asked_for_is_a_rollback() -> None:
     with pytest.raises(StoreRolledBackError, match="revision 6 and was at 7"):
         seen_up_to(7).answered(6, cluster_id=1, at_least=7)

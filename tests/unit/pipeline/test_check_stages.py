@@ -53,6 +53,7 @@ def verdict_or_error(check: object, operations: list[Operation]) -> object:
         return str(error)
 
 
+@pytest.mark.rule("check-uses-rules-of-one-machine")
 @settings(max_examples=150, deadline=None)
 @given(STEPS, STEPS, DEFECTS_OF_ONE)
 def test_random_histories_with_planted_anomalies_show_the_same(
@@ -71,6 +72,7 @@ def test_each_kind_of_anomaly_is_found_in_parts(defect: Defect) -> None:
     assert found == as_whole(planted)
 
 
+@pytest.mark.rule("check-uses-rules-of-one-machine")
 @pytest.mark.parametrize("tasks", [1, 3, 7])
 def test_it_makes_no_difference_among_how_many_the_parts_are_dealt(tasks: int) -> None:
     history = LogModel().run([*RICH, *LAST]).operations

@@ -82,6 +82,7 @@ class _Balanced(HTMLParser):
         assert self.open.pop() == tag
 
 
+@pytest.mark.rule("incident-page-loads-nothing")
 @pytest.mark.parametrize("incident", [quiet(), troubled()], ids=["quiet", "troubled"])
 def test_a_page_is_well_formed_and_loads_nothing(incident: Incident) -> None:
     text = page(incident)

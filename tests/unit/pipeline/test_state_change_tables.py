@@ -86,11 +86,13 @@ def deletion(at_ms: int, leader: int, revision: int, **given: Any) -> list[State
     return [stop._replace(**given), gone._replace(**given)]
 
 
+@pytest.mark.rule("state-changes-show-leaderless-time")
 def test_a_partition_is_without_a_leader_from_the_first_sign_until_the_next_one_leads() -> None:
     # The leader's address refused at 8, the store had the next one at 14, which led at 19.
     assert intervals(leader_death() + elsewhere(), "no leader") == [(8, 19, False)]
 
 
+@pytest.mark.rule("state-changes-show-leaderless-time")
 def test_a_failover_consists_of_its_steps() -> None:
     [failover] = tables(leader_death())["failovers"]
     steps = [failover[f"{step}_ms"] for step in ("noticed", "decided", "told", "taken_up")]
@@ -130,6 +132,7 @@ def test_who_cannot_be_replaced_is_missed_until_somebody_leads_again() -> None:
     ]
 
 
+@pytest.mark.rule("state-changes-separate-recreated-partitions")
 def test_what_is_deleted_is_observed_until_then_and_misses_nothing() -> None:
     found = tables([creation(10, 1, 1000), *deletion(500, 1, 2000)])
     [observed] = found["observed"]
@@ -138,6 +141,7 @@ def test_what_is_deleted_is_observed_until_then_and_misses_nothing() -> None:
     assert [row["kind"] for row in found["changes"]] == ["create", "stop", "delete"]
 
 
+@pytest.mark.rule("state-changes-separate-recreated-partitions")
 def test_what_a_partition_misses_it_misses_until_it_is_deleted() -> None:
     shrink = isr_change(100, Kind.ISR_SHRINK, [1, 2], [3])
     lost = election(300, 3, -1, 1500, Kind.LEADER_LOST)
@@ -148,6 +152,7 @@ def test_what_a_partition_misses_it_misses_until_it_is_deleted() -> None:
     ] == [("no leader", 300, 500, "d500", False), ("under min ISR", 102, 500, "d500", False)]
 
 
+@pytest.mark.rule("state-changes-separate-recreated-partitions")
 @pytest.mark.parametrize("is_told", [True, False])
 def test_a_topic_that_is_created_again_is_another_one(is_told: bool) -> None:
     former = [creation(10, 1, 1000), *(deletion(500, 1, 2000) if is_told else [])]
@@ -164,6 +169,7 @@ def test_a_topic_that_is_created_again_is_another_one(is_told: bool) -> None:
     assert [name for name in ("intervals", "isr_changes", "failovers") if name in found] == []
 
 
+@pytest.mark.rule("state-changes-separate-recreated-partitions")
 def test_a_partition_that_is_removed_and_added_again_is_another_one() -> None:
     removed = deletion(500, 1, 2000, cause=Cause.PARTITIONS_REMOVED)
     added = creation(900, 2, 3000, cause=Cause.PARTITIONS_ADDED)

@@ -14,6 +14,7 @@ from tidelog_pipeline.state_changes.config import StateChangesConfig
 from tidelog_runtime.config import load
 
 
+@pytest.mark.rule("jobs-configured-like-services")
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tidelog.model import NO_EPOCH, TopicPartition
 from tidelog.spark.data_loss import (
     DataLossError,
@@ -140,6 +142,7 @@ def test_only_a_newer_leader_can_have_cut_what_was_read() -> None:
     assert to_verify(read(ReadTo(7, 2)), now(PartitionNow(0, 9, 2))) == {}
 
 
+@pytest.mark.rule("stream-offsets-detect-losses")
 def test_a_leader_that_was_deposed_tells_of_no_truncation() -> None:
     assert to_verify(read(ReadTo(7, 2)), now(PartitionNow(0, 3, 1))) == {}
     assert going_on(read(ReadTo(7, 2)), now(PartitionNow(0, 3, 1)), {}).losses == ()

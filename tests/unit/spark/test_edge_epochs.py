@@ -71,6 +71,7 @@ async def test_what_is_gone_is_left_to_its_task() -> None:
     assert await with_edge_epochs(parts, Log(error=gone)) == parts
 
 
+@pytest.mark.rule("tasks-detect-changed-logs")
 async def test_a_cut_between_two_tasks_of_a_partition_is_told(cluster: FakeCluster) -> None:
     """Also where the log has grown again."""
     fill(cluster, 40)
@@ -85,6 +86,7 @@ async def test_a_cut_between_two_tasks_of_a_partition_is_told(cluster: FakeClust
         await asyncio.to_thread(lambda: list(reader.read(second)))
 
 
+@pytest.mark.rule("tasks-detect-changed-logs")
 async def test_tasks_of_a_micro_batch_have_them_too(cluster: FakeCluster) -> None:
     fill(cluster, 20)
     cluster.elect("sea", 0, leader=1)

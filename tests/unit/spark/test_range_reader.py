@@ -178,6 +178,7 @@ async def test_a_task_that_gets_nothing_gives_up(
         await offsets(cluster, range_of(0, 20))
 
 
+@pytest.mark.rule("stream-offsets-detect-losses")
 async def test_a_topic_that_is_deleted_before_its_task_begins_is_told(cluster: FakeCluster) -> None:
     fill(cluster, 30)
     cluster.topics.clear()

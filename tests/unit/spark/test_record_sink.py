@@ -73,6 +73,7 @@ async def test_one_that_is_repeated_writes_nothing_twice(cluster: FakeCluster) -
     assert values(cluster) == numbers(20)
 
 
+@pytest.mark.rule("repeated-micro-batch-written-once")
 @pytest.mark.parametrize("arrived", [0, 1, 3, 7])
 async def test_one_that_was_cut_short_writes_what_is_missing(
     cluster: FakeCluster, arrived: int
@@ -90,6 +91,7 @@ async def test_one_that_was_cut_short_writes_what_is_missing(
     assert sorted(map(bytes, filter(None, values(cluster)))) == sorted(numbers(40))
 
 
+@pytest.mark.rule("repeated-micro-batch-placed-alike")
 @pytest.mark.parametrize("keyed", [False, True])
 async def test_one_that_is_repeated_places_all_by_the_partitions_that_there_were(
     cluster: FakeCluster, keyed: bool
@@ -110,6 +112,7 @@ async def test_one_that_is_repeated_places_all_by_the_partitions_that_there_were
     assert cluster.partition("sea", 2).batches
 
 
+@pytest.mark.rule("repeated-micro-batch-placed-alike")
 async def test_one_that_is_repeated_with_fewer_partitions_writes_nothing(
     cluster: FakeCluster,
 ) -> None:
@@ -172,6 +175,7 @@ async def test_one_that_is_repeated_with_records_for_elsewhere_says_so(
         await written(sink_of(cluster, 0), again)
 
 
+@pytest.mark.rule("repeated-micro-batch-written-once")
 async def test_a_deposed_leader_does_not_tell_where_to_go_on(cluster: FakeCluster) -> None:
     """It knows nothing of micro-batch 1. Were it believed, batches of 2 would be taken for some
     of 1, and the next ones for the first of 2."""

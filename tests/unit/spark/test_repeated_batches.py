@@ -49,6 +49,7 @@ async def grown(cluster: FakeCluster) -> tuple[StreamOffsets, StreamOffsets]:
     return start, end
 
 
+@pytest.mark.rule("repeated-micro-batch-written-once")
 async def test_a_batch_that_is_repeated_has_what_was_new_in_it(cluster: FakeCluster) -> None:
     """And it begins there where it began, though the log begins elsewhere by now."""
     start, end = await grown(cluster)
@@ -105,6 +106,7 @@ async def test_a_batch_that_went_on_after_a_loss_is_repeated_alike(cluster: Fake
     assert numbers(first) == [(0, 30, 40)]
 
 
+@pytest.mark.rule("repeated-micro-batch-written-once")
 async def test_a_batch_that_is_repeated_is_split_as_it_was_planned(cluster: FakeCluster) -> None:
     """Also with other options by now: they are for the next one."""
     fill(cluster, 20)

@@ -171,6 +171,7 @@ async def test_a_topic_that_is_gone_is_told_once_all_have_denied_it(cluster: Fak
         assert await planner.next_end(at, None) == at
 
 
+@pytest.mark.rule("stream-offsets-detect-losses")
 async def test_a_stream_that_may_lose_a_topic_goes_on_with_the_others(cluster: FakeCluster) -> None:
     cluster.create("land", [0])
     lossy = {"subscribe": "sea,land", "failOnDataLoss": "false"}
@@ -215,6 +216,7 @@ async def test_a_topic_that_is_not_there_is_told_once_to_a_stream_that_may_lose_
     assert caplog.text.count("topic 'land' (id ") == 1
 
 
+@pytest.mark.rule("stream-offsets-detect-losses")
 async def test_a_broker_that_lags_behind_an_addition_of_partitions_tells_of_no_loss(
     cluster: FakeCluster,
 ) -> None:
@@ -245,6 +247,7 @@ async def test_a_topic_that_is_deleted_between_two_looks_is_told(cluster: FakeCl
             await planner.next_end(at, None)
 
 
+@pytest.mark.rule("stream-offsets-detect-losses")
 async def test_a_partition_that_was_removed_and_added_again_is_told(cluster: FakeCluster) -> None:
     fill(cluster, 10)
     async with planner_of(cluster, **FROM_START) as planner:
@@ -261,6 +264,7 @@ async def test_a_partition_that_was_removed_and_added_again_is_told(cluster: Fak
         assert numbers(await planner.ranges(at, end)) == [(0, 0, 20)]
 
 
+@pytest.mark.rule("stream-offsets-detect-losses")
 async def test_an_assigned_partition_that_was_removed_is_told(cluster: FakeCluster) -> None:
     both = {"assign": '{"sea": [0, 1]}'}
     fill(cluster, 10, partition=1)
@@ -278,6 +282,7 @@ async def test_an_assigned_partition_that_was_removed_is_told(cluster: FakeClust
             assert places(at) == [ReadTo(5, 1)]
 
 
+@pytest.mark.rule("stream-offsets-detect-losses")
 async def test_an_assigned_partition_may_be_unknown_to_a_broker_that_is_behind(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -322,6 +327,7 @@ async def test_what_retention_deleted_is_told(
         assert caplog.text.count("offsets 10 to 19 of sea/0") == 1
 
 
+@pytest.mark.rule("stream-offsets-detect-losses")
 @pytest.mark.parametrize("grown", [0, 5, 30])
 async def test_a_log_that_was_cut_is_told_however_far_it_has_grown_again(
     cluster: FakeCluster, grown: int

@@ -106,6 +106,7 @@ async def leads() -> Leader:
     return await Leader().start()
 
 
+@pytest.mark.rule("damage-costs-only-its-batch")
 async def test_a_follower_in_sync_is_asked_for_what_the_leader_cannot_read(leads: Leader) -> None:
     assert not leads.reads()
     assert leads.wanted() == WANTED

@@ -124,6 +124,7 @@ async def test_equal_digests_raise_nothing() -> None:
     assert leads.told() == []
 
 
+@pytest.mark.rule("divergent-replicas-are-reported")
 async def test_a_batch_that_differs_is_reported_and_located() -> None:
     leads = await Leader().start()
     asked = await leads.reported(report_of(others()))
@@ -189,6 +190,7 @@ async def test_one_that_was_cut_or_deleted_is_no_divergence_any_more() -> None:
     assert leads.divergences.count == 0
 
 
+@pytest.mark.rule("divergent-replicas-are-reported")
 async def test_what_the_logs_may_not_share_is_not_compared() -> None:
     leads = await Leader().start()
     for agreed in (NO_OFFSET, 9):

@@ -49,6 +49,7 @@ def consume(partition: Partition, offset: int) -> list[int]:
     return [batch.header.base_offset for batch in answer.batches]
 
 
+@pytest.mark.rule("damage-costs-only-its-batch")
 async def test_the_only_copy_leads_on_and_keeps_all_but_the_damaged_batch() -> None:
     broker, partition = await damaged_alone()
     assert partition.leading is not None
@@ -124,6 +125,7 @@ def led_by_another(before: LeaderAndIsr) -> LeaderAndIsr:
     return state(leader=2, epoch=before.leader_epoch + 1, replicas=(1, 2), isr=(1, 2))
 
 
+@pytest.mark.rule("damage-costs-only-its-batch")
 async def test_once_another_replica_leads_the_batch_is_copied_from_it() -> None:
     broker = Broker()
     partition = await three_alone(broker)

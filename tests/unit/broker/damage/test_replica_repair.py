@@ -135,6 +135,7 @@ def flip(broker: Broker, position: int = -1) -> None:
     broker.disk.names[SEGMENT].data[position] ^= 1
 
 
+@pytest.mark.rule("single-partition-may-fail")
 async def test_a_leader_that_finds_damage_leads_no_more_from_that_moment() -> None:
     broker = Broker()
     partition = await three_records(broker)
@@ -146,6 +147,7 @@ async def test_a_leader_that_finds_damage_leads_no_more_from_that_moment() -> No
     await broker.stop()
 
 
+@pytest.mark.rule("damaged-replica-resigns-first")
 async def test_nothing_is_changed_before_the_store_has_it_that_the_replica_is_not_whole() -> None:
     broker = Broker()
     partition = await three_records(broker)
@@ -316,6 +318,7 @@ async def test_one_that_is_taken_away_meanwhile_is_forgotten() -> None:
     await broker.stop()
 
 
+@pytest.mark.rule("single-partition-may-fail")
 async def test_the_other_replicas_of_the_broker_go_on() -> None:
     broker = Broker()
     partition = await three_records(broker)
@@ -354,6 +357,7 @@ async def resigned_at_start(broker: Broker) -> list[ReplicaKey]:
     return [replica.key for replica in damaged]
 
 
+@pytest.mark.rule("damaged-replica-resigns-first")
 async def test_after_a_crash_before_the_resignation_the_mark_makes_the_next_life_resign() -> None:
     """The log looks sound then: what was damaged may be read right, or have been cut."""
     broker = Broker()
@@ -371,6 +375,7 @@ async def test_after_a_crash_before_the_resignation_the_mark_makes_the_next_life
     await again.stop()
 
 
+@pytest.mark.rule("losses-remembered-across-incarnations")
 async def test_a_mark_outlives_any_number_of_lives_that_did_not_resign() -> None:
     broker = Broker()
     partition = await three_records(broker)

@@ -36,6 +36,7 @@ def test_a_follower_leaves_the_isr() -> None:
     assert (written.leader, sorted(written.isr_ids)) == (2, [2, 3])
 
 
+@pytest.mark.rule("damaged-replica-resigns-first")
 @pytest.mark.parametrize("isr", [(1, 2, 3), (2, 3)], ids=["a member", "no member"])
 def test_another_leader_gets_a_new_epoch(isr: tuple[int, ...]) -> None:
     """It would else let the replica in for what that held before it was cut: by what it

@@ -58,6 +58,7 @@ async def test_a_stray_that_nobody_wants_here_may_go() -> None:
     assert await store.check() == [STRAY]
 
 
+@pytest.mark.rule("other-or-older-store-rejected")
 async def test_one_that_is_assigned_here_stays() -> None:
     store = Store()
     store.holds(state(leader=2, isr=(2, 3)))
@@ -70,6 +71,7 @@ async def test_while_the_store_is_away_nothing_goes() -> None:
     assert await store.check() == []
 
 
+@pytest.mark.rule("other-or-older-store-rejected")
 async def test_a_store_that_was_wiped_deletes_nothing() -> None:
     store = Store()
     store.delete(KEYS.cluster)

@@ -78,6 +78,7 @@ def test_without_a_sound_header_it_is_cut_and_its_bytes_are_kept(unsynced: Unsyn
     assert log.recovery.lost_data
 
 
+@pytest.mark.rule("damage-costs-only-its-batch")
 @pytest.mark.parametrize("unsynced", Unsynced)
 @pytest.mark.parametrize("batch", [4, 9])
 def test_a_header_of_what_was_acknowledged_costs_its_batch_alone(

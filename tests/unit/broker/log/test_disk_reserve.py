@@ -62,6 +62,7 @@ def full_log(machine: Machine) -> Log:
     return log
 
 
+@pytest.mark.rule("deletions-free-a-full-disk")
 def test_retention_frees_a_full_disk_and_appends_go_on() -> None:
     machine = Machine()
     log = full_log(machine)
@@ -87,6 +88,7 @@ def test_a_broker_starts_on_a_full_disk() -> None:
     assert directory_of(machine.started()).begin_registration(None) != ""
 
 
+@pytest.mark.rule("deletions-free-a-full-disk")
 def test_no_append_uses_the_room_of_state_files() -> None:
     machine = Machine()
     log = full_log(machine)

@@ -21,6 +21,7 @@ def test_an_epoch_ends_where_the_next_one_begins() -> None:
     assert LeaderEpochs(THREE).epoch_end(1, 25) == EpochEnd(1, 10)
 
 
+@pytest.mark.rule("reconciliation-repeats-until-epochs-agree")
 def test_a_missing_epoch_is_answered_with_the_largest_below_it() -> None:
     assert LeaderEpochs(THREE).epoch_end(2, 25) == EpochEnd(1, 10)
     assert LeaderEpochs(THREE).epoch_end(9, 25) == EpochEnd(4, 25)

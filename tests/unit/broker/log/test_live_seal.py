@@ -51,6 +51,7 @@ def unreadable(log: Log) -> list[int]:
     return [o for o in range(log.log_end_offset) if is_damaged(log.header_at(o))]
 
 
+@pytest.mark.rule("damage-costs-only-its-batch")
 @pytest.mark.parametrize("count", [5, 12])  # in the active segment, in a closed one
 def test_the_damaged_batch_alone_becomes_unreadable(disk: MemoryDisk, count: int) -> None:
     log = log_of(disk, batches_from(0, count), CONFIG)

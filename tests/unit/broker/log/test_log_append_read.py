@@ -216,6 +216,7 @@ def test_a_wrong_length_of_the_last_batch_is_found_without_its_crc(disk: MemoryD
         log.read(2, max_bytes=10_000, up_to=3)
 
 
+@pytest.mark.rule("no-wrong-crc-served")
 def test_a_batch_with_damaged_records_is_never_read(disk: MemoryDisk) -> None:
     log = log_of(disk, batches_from(0, 3))
     flip(disk, FIRST_SEGMENT, -1)
@@ -224,6 +225,7 @@ def test_a_batch_with_damaged_records_is_never_read(disk: MemoryDisk) -> None:
         log.read(0, max_bytes=10_000, up_to=3)
 
 
+@pytest.mark.rule("second-crc-covers-broker-fields")
 def test_whichever_bit_of_a_header_flips_a_read_of_the_batch_is_refused() -> None:
     frame = len(encode_frame(batch_at(0)))
     for bit in range(8 * FRAME_HEADER_BYTES):

@@ -260,6 +260,7 @@ def test_what_was_made_unreadable_is_read_again_before_it_is_reported() -> None:
     assert [r.start for r in digests.reports(23, 0, 10)] == [0, 8]
 
 
+@pytest.mark.rule("divergent-replicas-are-reported")
 def test_what_the_disk_holds_counts_and_a_difference_is_returned() -> None:
     digests = digests_with([5, 7, 9, 2])
     known = digests.of(0, 12)

@@ -62,6 +62,7 @@ def abandoned(disk: MemoryDisk) -> Log:
     return log
 
 
+@pytest.mark.rule("damaged-replica-resigns-first")
 def test_a_flush_that_nobody_finished_fails_the_log_all_the_same(disk: MemoryDisk) -> None:
     log = abandoned(disk)
     with pytest.raises(LogFailedError):

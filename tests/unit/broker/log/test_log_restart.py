@@ -44,6 +44,7 @@ def disk() -> MemoryDisk:
 reopen = partial(open_log, config=SMALL_SEGMENTS)
 
 
+@pytest.mark.rule("clean-start-reads-no-data")
 def test_a_start_after_a_clean_stop_reads_no_data(disk: MemoryDisk) -> None:
     left = ended(log_of(disk, BATCHES, SMALL_SEGMENTS))
     last_segment = DIRECTORY / "00000000000000000008.log"
@@ -142,6 +143,7 @@ def test_a_segment_below_the_recovery_point_without_index_is_checked(disk: Memor
     assert log.recovery.reason is None
 
 
+@pytest.mark.rule("damaged-replica-resigns-first")
 def test_a_torn_tail_is_cut_at_whatever_byte() -> None:
     for cut in range(1, FRAME):
         disk = MemoryDisk()
@@ -296,6 +298,7 @@ def test_a_damaged_log_start_is_told_by_the_first_segment(disk: MemoryDisk) -> N
     assert read_all(open_log(disk)) == batches_from(50, 3)
 
 
+@pytest.mark.rule("damage-costs-only-its-batch")
 def test_every_flipped_bit_costs_its_batch_alone() -> None:
     for bit in range(FRAME * 8):
         disk = MemoryDisk()

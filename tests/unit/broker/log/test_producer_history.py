@@ -84,6 +84,7 @@ def test_a_torn_batch_is_none_that_its_producer_wrote(disk: MemoryDisk) -> None:
     assert known(reopen(disk)) == expected(BATCHES[:6])
 
 
+@pytest.mark.rule("waiting-produce-ends-with-epoch")
 @pytest.mark.parametrize("offset", range(8))
 def test_a_cut_makes_the_states_what_they_were_there(disk: MemoryDisk, offset: int) -> None:
     log = log_of(disk, BATCHES, SMALL_SEGMENTS)

@@ -101,6 +101,7 @@ def start_where_the_machine_went_on(disk: MemoryDisk, recovery_point: int) -> Lo
     )
 
 
+@pytest.mark.rule("damaged-replica-resigns-first")
 def test_a_start_writes_again_what_the_life_before_may_have_failed_to_sync(
     disk: MemoryDisk,
 ) -> None:

@@ -47,6 +47,7 @@ def test_batches_that_became_one_are_two_again(disk: MemoryDisk, count: int) -> 
         assert log.read(offset, max_bytes=1, up_to=count) == [batch_at(offset)]
 
 
+@pytest.mark.rule("damage-costs-only-its-batch")
 @pytest.mark.parametrize(
     "others",
     [

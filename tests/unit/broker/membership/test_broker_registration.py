@@ -112,6 +112,7 @@ async def test_the_registration_ends_with_its_lease() -> None:
         assert broker.store.data.get(KEY) is None
 
 
+@pytest.mark.rule("registrations-are-only-created")
 async def test_a_new_life_deletes_its_predecessor_and_creates_anew() -> None:
     """Interleaving 1: a put over it would keep the creation revision."""
     broker = Broker()
@@ -137,6 +138,7 @@ async def test_the_registration_of_another_directory_by_an_older_release_is_resp
 # -- registering again -------------------------------------------------------------------
 
 
+@pytest.mark.rule("detection-deletes-watched-incarnation")
 async def test_it_registers_again_when_its_key_vanishes() -> None:
     """Interleaving 12: the controller took a broken connection for a crash."""
     broker = Broker()
@@ -270,6 +272,7 @@ async def test_a_store_that_fell_back_is_not_registered_with() -> None:
 # -- stopping ----------------------------------------------------------------------------
 
 
+@pytest.mark.rule("stopping-broker-does-not-rejoin")
 async def test_a_stopping_broker_says_so_and_keeps_its_epoch() -> None:
     broker = Broker()
     async with running(broker):

@@ -200,6 +200,7 @@ async def test_another_directory_is_rejected_while_the_id_is_registered(machine:
     assert f"--replace-directory {owner.directory.identity.directory_id}" in why
 
 
+@pytest.mark.rule("broker-id-bound-to-directory")
 async def test_another_directory_is_rejected_while_the_owner_is_paused(machine: Machine) -> None:
     """Its lease has ended, and no registration is there."""
     await crash_after_registering(machine.start())
@@ -260,6 +261,7 @@ async def test_a_paused_owner_that_was_replaced_ends_when_it_comes_back(machine:
 # -- copies and older backups --------------------------------------------------------------
 
 
+@pytest.mark.rule("broker-id-bound-to-directory")
 async def test_a_copy_of_a_crashed_directory_counts_for_nothing(machine: Machine) -> None:
     await crash_after_registering(machine.start())
     copy = machine.copied_to("b")
@@ -277,6 +279,7 @@ async def test_a_copy_is_known_as_one_at_its_second_start_too(machine: Machine) 
     assert whole == epoch
 
 
+@pytest.mark.rule("broker-id-bound-to-directory")
 async def test_a_copy_never_ends_the_registration_of_the_original(machine: Machine) -> None:
     original = machine.start()
     async with at_work(original.registration.run()):
@@ -338,6 +341,7 @@ async def test_after_a_reboot_the_lease_of_the_last_process_has_to_end(machine: 
         assert original.epochs == [epoch]
 
 
+@pytest.mark.rule("broker-id-bound-to-directory")
 async def test_once_a_copy_has_registered_the_original_counts_for_nothing(
     machine: Machine,
 ) -> None:

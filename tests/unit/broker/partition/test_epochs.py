@@ -1,5 +1,7 @@
 from itertools import takewhile
 
+import pytest
+
 from tidelog.errors import ErrorCode
 from tidelog.model import NO_EPOCH, EpochEnd
 from tidelog_broker.partition.epochs import divergence, fence, truncation_point
@@ -53,6 +55,7 @@ def test_an_empty_log_agrees_with_every_other() -> None:
     assert reconcile(FakeLog(), FakeLog([3, 4])) == 0
 
 
+@pytest.mark.rule("unanswered-writes-are-atomic")
 def test_a_tail_that_the_leader_never_had_is_cut() -> None:
     follower = FakeLog([0, 0, 0, 0])
     reconcile(follower, FakeLog([0, 0, 1, 1]))
@@ -66,6 +69,7 @@ def test_a_follower_keeps_what_lies_above_its_high_watermark_and_agrees() -> Non
     assert follower.epochs == [0, 0]
 
 
+@pytest.mark.rule("reconciliation-repeats-until-epochs-agree")
 def test_two_quick_failovers_take_two_rounds() -> None:
     """KIP-279: the leader does not know the follower's last epoch."""
     follower = FakeLog([0, 1, 1, 3])
@@ -85,6 +89,7 @@ def shared(one: list[int], other: list[int]) -> list[int]:
     return [epoch for epoch, _ in alike]
 
 
+@pytest.mark.rule("logs-reconciled-before-batches")
 def test_every_small_pair_of_logs_ends_in_agreement() -> None:
     """All pairs of histories over three epochs: the follower keeps what both have, and no
     more."""

@@ -1,3 +1,5 @@
+import pytest
+
 from tidelog_broker.partition.high_watermark import advanced, followed
 
 
@@ -23,10 +25,12 @@ def test_it_never_falls() -> None:
     assert advance({1: 9, 2: 1}, {1, 2}) == 3
 
 
+@pytest.mark.rule("hw-held-below-min-isr")
 def test_it_stands_still_below_min_isr() -> None:
     assert advance({1: 9}, {1}, committed=1) == 3
 
 
+@pytest.mark.rule("unanswered-isr-change-is-pending")
 def test_a_proposed_joiner_does_not_make_up_for_a_missing_member() -> None:
     assert advance({1: 9, 2: 9}, {1, 2}, committed=1) == 3
 

@@ -44,6 +44,7 @@ def sequences(log: FakeLog) -> list[int]:
 # -- appending ---------------------------------------------------------------------------
 
 
+@pytest.mark.rule("retry-is-written-once")
 def test_a_batch_that_is_sent_again_is_not_written_again_and_answered_as_before() -> None:
     log = FakeLog([1, 1])
     partition = leader(log)
@@ -61,6 +62,7 @@ def test_nobody_is_told_of_growth_by_a_duplicate() -> None:
     assert notes(partition) == before
 
 
+@pytest.mark.rule("unanswered-write-happens-once")
 def test_the_next_leader_knows_what_its_predecessor_wrote() -> None:
     log = FakeLog()
     former = leader(log)
@@ -147,6 +149,7 @@ def lead_in_6(partition: Partition) -> None:
     partition.take(state(leader=2, epoch=6), 12, broker_epoch=epoch_of(2), now_ms=1)
 
 
+@pytest.mark.rule("retry-is-written-once")
 def test_a_follower_that_becomes_leader_knows_what_it_copied() -> None:
     partition = follower(FakeLog())
     follow(partition, stamped_by(0, 0), stamped_by(1, 1))
@@ -251,6 +254,7 @@ def test_it_tells_that_for_no_other_offset(offset: int) -> None:
     assert code_of(lambda: asking(offset, partition)) is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+@pytest.mark.rule("replica-must-know-its-producers")
 def test_who_does_not_know_the_producers_counts_for_nothing() -> None:
     """It could be elected, and would write a retry again."""
     log = FakeLog(start=40)
@@ -265,6 +269,7 @@ def test_who_does_not_know_the_producers_counts_for_nothing() -> None:
 # -- fences ------------------------------------------------------------------------------
 
 
+@pytest.mark.rule("name-holder-fences-previous")
 def test_a_fence_keeps_a_former_holder_from_writing_its_first_batch() -> None:
     log = FakeLog()
     partition = leader(log)

@@ -37,10 +37,12 @@ def test_a_follower_that_has_all_that_is_committed_joins() -> None:
     assert judge({3: progress(10)}) == IsrChange((Member(3, epoch_of(3)),), frozenset())
 
 
+@pytest.mark.rule("joiner-at-hw-and-epoch-start")
 def test_a_follower_below_the_high_watermark_does_not_join() -> None:
     assert judge({3: progress(9)}) is None
 
 
+@pytest.mark.rule("joiner-at-hw-and-epoch-start", "joiner-at-epoch-start")
 def test_a_follower_below_the_start_of_the_epoch_does_not_join() -> None:
     assert judge({3: progress(10)}, epoch_start=11) is None
 
@@ -53,14 +55,17 @@ def test_a_follower_whose_broker_is_gone_does_not_join() -> None:
     assert judge({3: progress(10)}, running={1: epoch_of(1)}) is None
 
 
+@pytest.mark.rule("isr-members-have-broker-epochs")
 def test_a_follower_does_not_join_in_another_life_than_the_one_it_fetched_in() -> None:
     assert judge({3: progress(10)}, running={**RUNNING, 3: epoch_of(3) + 1}) is None
 
 
+@pytest.mark.rule("isr-changes-by-conditional-write")
 def test_a_member_that_has_not_caught_up_for_too_long_leaves() -> None:
     assert judge({2: progress(9, broker_id=2)}, now_ms=1501) == IsrChange((), frozenset({2}))
 
 
+@pytest.mark.rule("new-leader-opens-at-once")
 def test_a_member_stays_for_the_whole_lag_time() -> None:
     assert judge({2: progress(9, broker_id=2)}, now_ms=1500) is None
 
@@ -114,6 +119,7 @@ def test_whoever_reaches_the_end_of_its_former_fetch_was_caught_up_then() -> Non
     assert second.last_caught_up_ms == 100
 
 
+@pytest.mark.rule("fetch-counts-in-current-epoch")
 def test_another_life_of_the_follower_inherits_nothing() -> None:
     former = FollowerProgress(103, 10, 400, 500, leader_end_at_last_fetch=10)
     after = isr.fetched(former, broker_epoch=104, fetch_offset=10, leader_end=20, now_ms=600)
@@ -142,6 +148,7 @@ def test_an_isr_that_is_large_enough_again_has_no_eligible_replicas() -> None:
     assert after.eligible == ()
 
 
+@pytest.mark.rule("new-leader-opens-at-once")
 def test_granted_progress_knows_no_offset() -> None:
     assert isr.granted(7) == FollowerProgress(0, NO_OFFSET, 7, 7, NO_OFFSET)
 
@@ -162,6 +169,7 @@ def judge_far_behind(followers: dict[int, FollowerProgress], *far: int) -> IsrCh
     )
 
 
+@pytest.mark.rule("isr-bounds-lag-in-bytes")
 def test_a_member_that_lags_by_too_many_bytes_leaves_though_it_caught_up_a_moment_ago() -> None:
     assert judge_far_behind({2: progress(9, broker_id=2)}, 2) == IsrChange(
         (), frozenset({2}), by_bytes=frozenset({2})
@@ -190,6 +198,7 @@ def test_a_follower_at_the_leaders_end_is_caught_up_as_long_as_its_session_asks(
     assert (after.last_caught_up_ms, after.last_fetch_ms) == (700, 700)
 
 
+@pytest.mark.rule("fetch-session-bound-to-incarnations")
 def test_a_follower_behind_the_leaders_end_is_not_caught_up_by_its_session() -> None:
     assert isr.told_again(in_session(9, 700), leader_end=10).last_caught_up_ms == 100
 

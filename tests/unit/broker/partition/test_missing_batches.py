@@ -60,6 +60,7 @@ class Follower:
         )
 
 
+@pytest.mark.rule("damage-costs-only-its-batch")
 def test_it_asks_for_one_range_after_the_other_and_then_for_what_is_new() -> None:
     follower = Follower(damaged_log(1, 3), (1, 2), (3, 4))
     assert follower.asks_for == (1, 1)

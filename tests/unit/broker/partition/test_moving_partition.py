@@ -50,6 +50,7 @@ def test_a_leader_goes_on_in_its_epoch_when_a_move_begins() -> None:
     assert "leadership ended" not in notes(partition)
 
 
+@pytest.mark.rule("added-replica-joins-by-r4")
 def test_who_is_added_within_the_epoch_may_fetch_and_joins_the_isr() -> None:
     partition = moving_leader(FakeLog())
     partition.append([sent()], Acks.ALL, 1)
@@ -70,6 +71,7 @@ def test_a_leader_that_reads_of_a_move_by_itself_lets_those_that_are_added_fetch
     assert propose(partition) is not None
 
 
+@pytest.mark.rule("added-replica-joins-by-r4")
 def test_who_is_added_does_not_hold_the_high_watermark_before_it_joins() -> None:
     partition = moving_leader(FakeLog())
     partition.append([sent()], Acks.ALL, 1)
@@ -87,6 +89,7 @@ def test_what_was_known_of_the_other_followers_stands_when_a_move_begins() -> No
     assert partition.high_watermark == 1
 
 
+@pytest.mark.rule("elections-during-reassignment")
 def test_a_leaders_change_of_the_isr_leaves_the_move_as_it_is() -> None:
     partition = moving_leader(FakeLog())
     fetch(partition, 4, 0)

@@ -61,6 +61,7 @@ def propose(partition: Partition, now_ms: int = 1000) -> LeaderAndIsr | None:
 # -- producing and committing ----------------------------------------------------------
 
 
+@pytest.mark.rule("hw-is-smallest-isr-offset")
 def test_a_record_is_committed_once_every_member_of_the_isr_has_asked_beyond_it() -> None:
     partition = leader(FakeLog())
     partition.append([sent()], Acks.ALL, 2000)
@@ -71,6 +72,7 @@ def test_a_record_is_committed_once_every_member_of_the_isr_has_asked_beyond_it(
     assert notes(partition) == ["grew to 1", "committed 1"]
 
 
+@pytest.mark.rule("acks-all-needs-min-isr")
 def test_acks_all_below_min_isr_is_refused_before_the_append() -> None:
     log = FakeLog()
     partition = leader(log, state(isr=(1,), eligible=(2,)))
@@ -78,6 +80,7 @@ def test_acks_all_below_min_isr_is_refused_before_the_append() -> None:
     assert (refusal, log.batches) == (ErrorCode.NOT_ENOUGH_REPLICAS, [])
 
 
+@pytest.mark.rule("acks-all-needs-min-isr")
 def test_acks_1_below_min_isr_appends_and_commits_nothing() -> None:
     partition = leader(FakeLog(), state(isr=(1,), eligible=(2,)))
     partition.append([sent()], Acks.LEADER, 2000)
@@ -90,6 +93,7 @@ def test_a_single_replica_commits_at_once() -> None:
     assert partition.high_watermark == 2
 
 
+@pytest.mark.rule("leader-stops-fetching")
 def test_batches_carry_the_epoch_and_the_offsets_that_the_leader_gave() -> None:
     log = FakeLog([3, 3])
     leader(log).append([sent()], Acks.ALL, 2000)
@@ -109,6 +113,9 @@ def test_nobody_appends_without_leading() -> None:
 # -- followers' fetches, as the leader counts them -------------------------------------
 
 
+@pytest.mark.rule("hw-advances-in-leader-epoch")
+@pytest.mark.rule("fetches-fenced-by-epoch")
+@pytest.mark.rule("epochs-separate-concurrent-leaders")
 def test_a_fetch_of_an_older_epoch_is_fenced_and_counts_for_nothing() -> None:
     partition = leader(FakeLog([5]))
     assert code_of(lambda: fetch(partition, 2, 1, epoch=4)) is ErrorCode.FENCED_LEADER_EPOCH
@@ -116,11 +123,13 @@ def test_a_fetch_of_an_older_epoch_is_fenced_and_counts_for_nothing() -> None:
     assert partition.high_watermark == 0
 
 
+@pytest.mark.rule("fetches-fenced-by-epoch")
 def test_a_fetch_of_a_newer_epoch_is_not_answered() -> None:
     partition = leader(FakeLog([5]))
     assert code_of(lambda: fetch(partition, 2, 1, epoch=6)) is ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
+@pytest.mark.rule("logs-reconciled-before-batches", "fetch-counts-in-current-epoch")
 def test_a_fetch_that_does_not_agree_with_the_log_counts_for_nothing() -> None:
     """A deposed leader with a longer log of its own."""
     partition = leader(FakeLog([1, 5]))
@@ -129,12 +138,14 @@ def test_a_fetch_that_does_not_agree_with_the_log_counts_for_nothing() -> None:
     assert partition.high_watermark == 0
 
 
+@pytest.mark.rule("fetch-counts-in-current-epoch")
 def test_a_fetch_of_a_former_life_is_refused() -> None:
     partition = leader(FakeLog([5]))
     fetch(partition, 2, 0, life=epoch_of(2) + 1)
     assert code_of(lambda: fetch(partition, 2, 1)) is ErrorCode.STALE_BROKER_EPOCH
 
 
+@pytest.mark.rule("fetch-counts-in-current-epoch")
 def test_a_new_life_of_a_follower_starts_from_what_it_asks_for() -> None:
     partition = leader(FakeLog([5, 5]), state(isr=(1, 2)))
     fetch(partition, 2, 2)
@@ -158,6 +169,7 @@ def test_an_offset_beyond_the_leaders_log_is_out_of_range() -> None:
 # -- the ISR ------------------------------------------------------------------------------
 
 
+@pytest.mark.rule("maximal-isr-bounds-hw")
 def test_a_joiner_holds_the_high_watermark_from_its_proposal_on() -> None:
     partition = leader(FakeLog(), state(isr=(1, 2)))
     fetch(partition, 3, 0)
@@ -169,6 +181,7 @@ def test_a_joiner_holds_the_high_watermark_from_its_proposal_on() -> None:
     assert partition.high_watermark == 0
 
 
+@pytest.mark.rule("maximal-isr-bounds-hw", "deposed-leader-commits-nothing")
 def test_a_leaver_holds_the_high_watermark_until_the_store_has_taken_its_removal() -> None:
     partition = leader(FakeLog())
     partition.append([sent()], Acks.ALL, 1)
@@ -183,6 +196,7 @@ def test_a_leaver_holds_the_high_watermark_until_the_store_has_taken_its_removal
     assert partition.revision == 11
 
 
+@pytest.mark.rule("quiet-partition-reports-its-end", "new-leader-opens-at-once")
 def test_a_new_leader_grants_its_followers_a_full_lag_time() -> None:
     partition = leader(FakeLog())
     assert propose(partition, now_ms=1500) is None
@@ -213,6 +227,7 @@ def test_one_change_is_in_flight_at_a_time() -> None:
     assert propose(partition, now_ms=9000) is None
 
 
+@pytest.mark.rule("unanswered-isr-change-is-pending")
 def test_a_change_without_an_answer_stays_until_the_key_has_moved() -> None:
     """Interleaving 4: nothing but a newer revision ends it."""
     partition = leader(FakeLog(), state(isr=(1, 2)))
@@ -256,6 +271,7 @@ def test_a_leader_that_reads_of_another_leader_stops_leading() -> None:
     assert partition.leader_to_follow == NO_LEADER
 
 
+@pytest.mark.rule("decisions-ordered-by-revision")
 def test_what_a_broker_reads_by_itself_never_makes_it_lead() -> None:
     partition = new_partition(FakeLog())
     partition.observed(state(), 10, 1000)
@@ -265,18 +281,21 @@ def test_what_a_broker_reads_by_itself_never_makes_it_lead() -> None:
 # -- roles --------------------------------------------------------------------------------
 
 
+@pytest.mark.rule("commands-sent-in-parallel")
 def test_a_decision_that_is_not_newer_has_no_effect() -> None:
     partition = leader(FakeLog())
     assert not partition.take(state(leader=2, epoch=6), 10, broker_epoch=101, now_ms=1)
     assert partition.leading is not None
 
 
+@pytest.mark.rule("election-takes-new-leader-epoch", "losses-remembered-across-incarnations")
 def test_a_decision_about_a_former_life_makes_nobody_lead() -> None:
     partition = new_partition(FakeLog())
     partition.take(state(), 10, broker_epoch=epoch_of(1) + 50, now_ms=1)
     assert partition.leading is None
 
 
+@pytest.mark.rule("joiner-at-hw-and-epoch-start", "quiet-partition-reports-its-end")
 def test_being_elected_again_is_a_new_epoch_with_nothing_known_of_the_followers() -> None:
     partition = leader(FakeLog([5, 5]))
     fetch(partition, 2, 1)
@@ -287,11 +306,13 @@ def test_being_elected_again_is_a_new_epoch_with_nothing_known_of_the_followers(
     assert "leadership ended" in notes(partition)
 
 
+@pytest.mark.rule("quiet-partition-reports-its-end", "new-leader-keeps-its-hw")
 def test_a_new_leader_keeps_its_high_watermark_and_never_takes_its_log_end() -> None:
     partition = leader(FakeLog([1, 1, 1]), high_watermark=2)
     assert partition.high_watermark == 2
 
 
+@pytest.mark.rule("end-reported-after-epoch-start")
 def test_the_committed_end_is_not_told_before_it_has_reached_the_epochs_start() -> None:
     partition = leader(FakeLog([1, 1, 1]), high_watermark=2)
     assert code_of(lambda: partition.committed_end(5)) is ErrorCode.OFFSET_NOT_AVAILABLE
@@ -313,6 +334,7 @@ def test_followers_are_told_the_high_watermark_all_the_same() -> None:
 # -- consumers ----------------------------------------------------------------------------
 
 
+@pytest.mark.rule("read-above-hw-is-empty")
 def test_a_consumer_sees_nothing_between_high_watermark_and_log_end() -> None:
     partition = leader(FakeLog([1, 1, 1]), high_watermark=2)
     answer = partition.read_for_consumer(0, -1, 1000)
@@ -321,6 +343,7 @@ def test_a_consumer_sees_nothing_between_high_watermark_and_log_end() -> None:
     assert partition.read_for_consumer(3, -1, 1000).batches == ()
 
 
+@pytest.mark.rule("read-above-hw-is-empty")
 def test_a_consumer_beyond_the_log_end_is_out_of_range() -> None:
     partition = leader(FakeLog([1, 1, 1]), high_watermark=2)
     assert code_of(lambda: partition.read_for_consumer(4, -1, 1000)) is (
@@ -328,6 +351,7 @@ def test_a_consumer_beyond_the_log_end_is_out_of_range() -> None:
     )
 
 
+@pytest.mark.rule("zombie-resets-no-client")
 def test_a_consumer_that_knows_a_newer_epoch_is_not_served_by_a_zombie() -> None:
     """Interleaving 13."""
     partition = leader(FakeLog([1]))
@@ -345,6 +369,7 @@ def follower(log: FakeLog, high_watermark: int = 0) -> Partition:
     return partition
 
 
+@pytest.mark.rule("hw-is-smallest-isr-offset")
 def test_a_follower_appends_and_moves_its_high_watermark() -> None:
     partition = follower(FakeLog([5]))
     asked = partition.fetch_position()
@@ -352,6 +377,7 @@ def test_a_follower_appends_and_moves_its_high_watermark() -> None:
     assert (partition.log.log_end_offset, partition.high_watermark) == (2, 2)
 
 
+@pytest.mark.rule("truncations-fenced-by-epoch", "answer-needs-current-request")
 def test_an_answer_counts_only_while_its_question_is_still_asked() -> None:
     """Interleaving 6: told to follow another leader, and cut, before the answer came."""
     log = FakeLog([5, 5])
@@ -362,6 +388,7 @@ def test_an_answer_counts_only_while_its_question_is_still_asked() -> None:
     assert log.log_end_offset == 2
 
 
+@pytest.mark.rule("answer-needs-current-request")
 def test_a_repeated_answer_does_not_cut_what_came_after_the_cut() -> None:
     """The same leader, epoch and offset, but another record lies there by now."""
     log = FakeLog([4])
@@ -374,6 +401,7 @@ def test_a_repeated_answer_does_not_cut_what_came_after_the_cut() -> None:
     assert log.log_end_offset == 1
 
 
+@pytest.mark.rule("second-crc-covers-broker-fields")
 @pytest.mark.parametrize(
     "damaged",
     [
@@ -393,6 +421,7 @@ def test_a_batch_that_was_damaged_on_the_way_is_not_appended(damaged: Batch) -> 
     assert log.batches == []
 
 
+@pytest.mark.rule("logs-reconciled-by-epoch", "follower-truncates-by-epoch")
 def test_a_follower_cuts_where_its_log_parts_from_the_leaders() -> None:
     log = FakeLog([1, 1, 2, 2])
     partition = follower(log, high_watermark=1)

@@ -132,6 +132,7 @@ def test_a_duplicate_that_was_cut_otherwise_counts_as_committed_with_the_last_ba
     assert leader.append(0, 3) == Duplicate(None, 10)
 
 
+@pytest.mark.rule("gaps-and-old-producers-rejected")
 def test_a_gap_is_refused_until_the_batch_before_has_come(leader: Leader) -> None:
     leader.append(0, 10)
     assert leader.refusal(20, 10) is ErrorCode.OUT_OF_ORDER_SEQUENCE
@@ -145,6 +146,7 @@ def test_a_batch_of_which_a_part_is_in_the_log_is_refused(leader: Leader) -> Non
     assert leader.refusal(5, 10) is ErrorCode.INVALID_BATCH
 
 
+@pytest.mark.rule("gaps-and-old-producers-rejected")
 def test_a_producer_that_nobody_knows_begins_at_0(leader: Leader) -> None:
     assert leader.refusal(3) is ErrorCode.UNKNOWN_PRODUCER_ID
     assert leader.append(0) is None
@@ -210,6 +212,7 @@ def test_duplicates_are_known_over_the_wrap(leader: Leader) -> None:
 # -- epochs ------------------------------------------------------------------------------
 
 
+@pytest.mark.rule("gaps-and-old-producers-rejected")
 def test_an_older_epoch_is_fenced(leader: Leader) -> None:
     leader.append(0, epoch=3)
     assert leader.refusal(1, epoch=2) is ErrorCode.FENCED_PRODUCER_EPOCH
@@ -462,6 +465,7 @@ def test_the_first_epoch_begins_at_0(leader: Leader) -> None:
     assert epoch_start(leader) == 0
 
 
+@pytest.mark.rule("client-names-producer-epoch")
 def test_an_epoch_of_a_name_begins_where_the_one_before_it_ended(leader: Leader) -> None:
     leader.append(0, 3, producer=NAMED)
     for sequence in range(3, 13):

@@ -3,6 +3,8 @@ of docs/internals/interleavings.md)."""
 
 from __future__ import annotations
 
+import pytest
+
 from tidelog.model import NO_LEADER, Acks
 from tidelog_broker.partition import high_watermark as hw
 from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
@@ -45,6 +47,7 @@ def test_a_replica_counts_to_its_end_or_to_what_it_has_synced() -> None:
     assert hw.counted_end(log_end=9, flushed_offset=4, synced=True) == 4
 
 
+@pytest.mark.rule("damaged-replica-resigns-first")
 def test_what_a_follower_has_not_synced_is_not_committed() -> None:
     log = FakeLog()
     partition = synced_leader(log)
@@ -57,6 +60,7 @@ def test_what_a_follower_has_not_synced_is_not_committed() -> None:
     assert partition.high_watermark == 2
 
 
+@pytest.mark.rule("damaged-replica-resigns-first")
 def test_what_the_leader_has_not_synced_is_not_committed() -> None:
     log = FakeLog()
     partition = synced_leader(log)

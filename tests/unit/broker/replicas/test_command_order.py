@@ -61,6 +61,7 @@ def only(replicas: Replicas) -> Partition:
     return partition
 
 
+@pytest.mark.rule("decisions-ordered-by-revision")
 async def test_in_any_order_and_with_repeats_the_newest_state_is_taken() -> None:
     for order in orders(LEAD, SHRINK, FOLLOW, NOBODY, LEAD_AGAIN):
         replicas = await started()
@@ -85,6 +86,7 @@ async def test_a_stopped_replica_does_not_come_back_by_late_commands() -> None:
         assert list(replicas.logs.keys()) == []
 
 
+@pytest.mark.rule("decisions-ordered-by-revision")
 async def test_a_replica_that_was_assigned_again_is_not_stopped_by_a_late_command() -> None:
     for order in orders(LEAD, LEAD_AGAIN, STOP, BACK):
         replicas = await started()

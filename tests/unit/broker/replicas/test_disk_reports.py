@@ -127,6 +127,7 @@ async def follow(world: Reporting) -> None:
     assert partition.leader_to_follow == 2
 
 
+@pytest.mark.rule("failing-disk-transfers-leadership")
 @pytest.mark.parametrize(("has_room", "is_over"), [(True, True), (False, False)])
 async def test_a_follower_that_has_nothing_to_append_probes_the_disk(
     has_room: bool,

@@ -6,6 +6,8 @@ import os
 from dataclasses import replace
 from pathlib import PurePath
 
+import pytest
+
 from tidelog.errors import ErrorCode
 from tidelog.model import NO_LEADER
 from tidelog.state_changes.event import Cause
@@ -55,6 +57,7 @@ def names_in(path: PurePath, directory: str) -> list[str]:
 # -- whose command counts ----------------------------------------------------------------
 
 
+@pytest.mark.rule("commands-fenced-by-epochs")
 async def test_an_older_controller_epoch_is_refused() -> None:
     replicas = Replicas()
     await replicas.manager.leader_and_isr(command(state(), controller_epoch=3))
@@ -67,6 +70,7 @@ async def test_an_older_controller_epoch_is_refused() -> None:
     assert replicas.manager.partition(NAME).leading
 
 
+@pytest.mark.rule("commands-fenced-by-epochs")
 async def test_an_older_broker_epoch_is_refused() -> None:
     """The command was meant for this broker's former life (KIP-380)."""
     replicas = Replicas()
@@ -77,6 +81,7 @@ async def test_an_older_broker_epoch_is_refused() -> None:
     assert list(replicas.manager.all()) == []
 
 
+@pytest.mark.rule("commands-fenced-by-epochs")
 async def test_a_newer_broker_epoch_is_taken() -> None:
     """The controller may know of a registration before the broker does (KAFKA-9839)."""
     replicas = Replicas()
@@ -86,6 +91,7 @@ async def test_a_newer_broker_epoch_is_taken() -> None:
     assert replicas.manager.partition(NAME).leading
 
 
+@pytest.mark.rule("starting-broker-receives-its-replicas")
 async def test_before_it_knows_its_predecessors_a_broker_takes_no_command() -> None:
     """By one for its predecessor's life it would lead that one's epoch a second time."""
     replicas = Replicas()
@@ -136,6 +142,7 @@ async def test_a_repeated_command_is_acknowledged_with_what_was_taken() -> None:
     assert revision_of(await replicas.manager.leader_and_isr(command(state()))) == 10
 
 
+@pytest.mark.rule("decision-recorded-after-transition", "incomplete-transfer-is-repeated")
 async def test_a_failed_transition_is_not_recorded_so_that_its_repeat_counts() -> None:
     """KAFKA-9307."""
     replicas = Replicas()
@@ -172,6 +179,7 @@ async def test_a_replica_that_cannot_be_created_is_known_until_it_is_or_is_not_w
         assert replicas.manager.disk.unopened() == {}
 
 
+@pytest.mark.rule("decision-recorded-after-transition")
 async def test_one_partition_that_fails_does_not_hold_up_the_others() -> None:
     replicas = Replicas()
     good = command(state(), numbers=[1])
@@ -221,6 +229,7 @@ async def test_commands_are_taken_one_at_a_time() -> None:
 # -- a topic that was created again ------------------------------------------------------
 
 
+@pytest.mark.rule("recreated-topic-is-another-topic")
 async def test_another_topic_under_the_same_name_sets_the_old_replica_aside(
     tmp_path: PurePath,
 ) -> None:
@@ -233,6 +242,7 @@ async def test_another_topic_under_the_same_name_sets_the_old_replica_aside(
     assert names_in(tmp_path, "strays") == [f"orders-0.{TOPIC_ID}@7000"]
 
 
+@pytest.mark.rule("topic-ids-separate-recreated-topics")
 async def test_the_former_topic_does_not_come_back_by_a_late_command() -> None:
     replicas = Replicas()
     await replicas.take(replace(state(), topic_id=OTHER_ID), revision=20)
@@ -243,6 +253,7 @@ async def test_the_former_topic_does_not_come_back_by_a_late_command() -> None:
 # -- stopping ----------------------------------------------------------------------------
 
 
+@pytest.mark.rule("stop-replica-deletes-the-replica")
 async def test_a_stop_deletes_the_replica() -> None:
     replicas = Replicas()
     partition = await replicas.lead()
@@ -253,6 +264,7 @@ async def test_a_stop_deletes_the_replica() -> None:
     assert partition.leading is None
 
 
+@pytest.mark.rule("stop-names-topic-and-revision")
 async def test_a_stop_of_an_older_decision_is_acknowledged_and_has_no_effect() -> None:
     """Interleaving 7: moved away and back within one epoch."""
     replicas = Replicas()
@@ -261,6 +273,7 @@ async def test_a_stop_of_an_older_decision_is_acknowledged_and_has_no_effect() -
     assert replicas.manager.partition(NAME).leading
 
 
+@pytest.mark.rule("stop-names-topic-and-revision")
 async def test_a_stop_of_another_topic_under_the_same_name_has_no_effect() -> None:
     """KIP-570."""
     replicas = Replicas()
@@ -298,6 +311,7 @@ async def test_a_stop_without_delete_sets_the_replica_aside(tmp_path: PurePath) 
 # -- the full state ----------------------------------------------------------------------
 
 
+@pytest.mark.rule("commands-repeated-until-acknowledged", "full-state-sets-strays-aside")
 async def test_a_full_state_sets_strays_aside_and_keeps_what_it_names(tmp_path: PurePath) -> None:
     replicas = Replicas(OsDisk(), tmp_path)
     await replicas.take(numbers=(0, 1))
@@ -312,6 +326,7 @@ async def test_a_full_state_sets_strays_aside_and_keeps_what_it_names(tmp_path: 
     assert replicas.manager.has_full_state.is_set()
 
 
+@pytest.mark.rule("starting-broker-receives-its-replicas")
 async def test_logs_on_disk_that_no_command_names_are_strays(tmp_path: PurePath) -> None:
     former = Replicas(OsDisk(), tmp_path)
     await former.take(numbers=(0, 1))
@@ -360,6 +375,7 @@ async def test_a_stray_that_cannot_be_moved_does_not_keep_the_others_from_servin
     assert replicas.manager.has_full_state.is_set()
 
 
+@pytest.mark.rule("full-state-sets-strays-aside")
 async def test_a_command_that_is_not_the_full_state_makes_no_strays() -> None:
     replicas = Replicas()
     await replicas.take(numbers=(0, 1))

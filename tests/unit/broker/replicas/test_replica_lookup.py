@@ -25,6 +25,7 @@ def refusal(replicas: Replicas, topic_id: str = "") -> TidelogError:
     return refusal_of(lambda: replicas.manager.partition(NAME, topic_id))
 
 
+@pytest.mark.rule("leaderless-partition-is-offline")
 async def test_without_a_leader_the_client_is_asked_to_try_again() -> None:
     replicas = Replicas()
     replicas.cache.apply([topic_change()])
@@ -40,6 +41,7 @@ async def test_a_leader_whose_broker_is_gone_is_no_hint() -> None:
     assert (error.code, error.leader) == (ErrorCode.LEADER_NOT_AVAILABLE, None)
 
 
+@pytest.mark.rule("clients-retry-unready-leaders")
 async def test_a_leader_to_be_does_not_point_at_itself() -> None:
     """Elected, and the controller's command is on its way."""
     replicas = Replicas()
@@ -50,6 +52,7 @@ async def test_a_leader_to_be_does_not_point_at_itself() -> None:
     assert "about to lead" in error.message
 
 
+@pytest.mark.rule("recreated-topic-is-another-topic")
 async def test_another_topic_id_is_refused_even_by_the_leader() -> None:
     replicas = Replicas()
     await replicas.lead()

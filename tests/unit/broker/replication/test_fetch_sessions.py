@@ -81,6 +81,7 @@ def test_a_request_that_comes_twice_is_not_taken_and_the_session_goes_on() -> No
     assert leader_.ask(session.id, 2) is session
 
 
+@pytest.mark.rule("fetch-session-bound-to-incarnations")
 def test_a_gap_ends_the_session() -> None:
     leader_ = Leader()
     session = leader_.open()
@@ -120,6 +121,7 @@ def test_an_opening_is_late_also_when_the_newer_session_has_ended() -> None:
     assert leader_.ask(0, 3) is not None
 
 
+@pytest.mark.rule("fetch-session-bound-to-incarnations")
 @pytest.mark.parametrize("lives", [(103, 101), (102, 103)])
 def test_a_session_is_bound_to_the_broker_epochs_of_both_ends(lives: tuple[int, int]) -> None:
     leader_ = Leader()

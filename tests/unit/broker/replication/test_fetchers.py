@@ -5,6 +5,7 @@ import random
 from contextlib import suppress
 from dataclasses import replace
 
+import pytest
 from structlog.testing import capture_logs
 
 from tidelog.model import NO_LEADER, TopicPartition
@@ -126,6 +127,7 @@ async def test_each_leader_is_asked_for_what_it_leads() -> None:
     await broker.fetchers.close()
 
 
+@pytest.mark.rule("one-fetch-for-all-partitions")
 async def test_synced_partitions_are_asked_for_by_themselves() -> None:
     broker = Broker()
     broker.synced = [on(1), on(2)]
@@ -163,6 +165,7 @@ async def test_a_partition_that_becomes_synced_moves_to_the_other_fetch() -> Non
     await broker.fetchers.close()
 
 
+@pytest.mark.rule("follower-truncates-by-epoch")
 async def test_a_partition_changes_its_leader_at_once() -> None:
     broker = Broker()
     partition = broker.new_partition(0, state(leader=1))
@@ -176,6 +179,7 @@ async def test_a_partition_changes_its_leader_at_once() -> None:
     await broker.fetchers.close()
 
 
+@pytest.mark.rule("leader-stops-fetching")
 async def test_whoever_becomes_the_leader_follows_nobody() -> None:
     broker = Broker()
     partition = broker.new_partition(0, state(leader=1))

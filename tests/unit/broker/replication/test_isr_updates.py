@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
@@ -123,6 +124,7 @@ def in_flight(partition: Partition) -> Sequence[int]:
 # -- what is written ---------------------------------------------------------------------
 
 
+@pytest.mark.rule("isr-changes-by-conditional-write")
 async def test_a_follower_that_has_caught_up_joins() -> None:
     leader = Leader()
     partition = leader.with_joiner()
@@ -211,6 +213,7 @@ async def test_where_all_is_well_nothing_is_written() -> None:
     assert leader.store.sent == []
 
 
+@pytest.mark.rule("isr-change-compares-registration")
 async def test_the_guard_names_the_version_and_the_joiners_registration() -> None:
     """KIP-841, KIP-903."""
     leader = Leader()
@@ -275,6 +278,7 @@ async def test_a_long_round_leaves_the_loop_its_turns() -> None:
 # -- refused -----------------------------------------------------------------------------
 
 
+@pytest.mark.rule("stopping-broker-does-not-rejoin")
 async def test_a_joiner_that_began_to_stop_is_not_written() -> None:
     """Interleaving 10."""
     leader = Leader()
@@ -286,6 +290,7 @@ async def test_a_joiner_that_began_to_stop_is_not_written() -> None:
     assert in_flight(partition) == ()
 
 
+@pytest.mark.rule("isr-members-have-broker-epochs")
 async def test_a_joiner_in_another_life_is_not_written() -> None:
     """KAFKA-14139."""
     leader = Leader()
@@ -297,6 +302,7 @@ async def test_a_joiner_in_another_life_is_not_written() -> None:
     assert leader.isr_of() == {1, 2}
 
 
+@pytest.mark.rule("isr-change-compares-registration")
 async def test_a_joiner_that_is_gone_is_not_written_and_is_not_tried_for_ever() -> None:
     leader = Leader()
     partition = leader.with_joiner()
@@ -319,6 +325,7 @@ async def test_a_refused_joiner_lets_the_high_watermark_go() -> None:
     assert partition.high_watermark == 1
 
 
+@pytest.mark.rule("rejected-isr-change-is-reevaluated")
 async def test_after_a_conflict_the_leader_adopts_what_is_there_and_judges_again() -> None:
     """KAFKA-2729."""
     leader = Leader()
@@ -332,6 +339,9 @@ async def test_after_a_conflict_the_leader_adopts_what_is_there_and_judges_again
     assert partition.leading
 
 
+@pytest.mark.rule("rejected-isr-change-is-reevaluated")
+@pytest.mark.rule("deposed-leader-commits-nothing")
+@pytest.mark.rule("epochs-separate-concurrent-leaders")
 async def test_after_a_conflict_a_leader_that_was_superseded_steps_down() -> None:
     leader = Leader()
     partition = leader.with_joiner()
@@ -362,6 +372,7 @@ async def test_the_isr_of_another_topic_under_the_same_name_is_not_adopted() -> 
     assert partition.state == SMALL
 
 
+@pytest.mark.rule("conflict-delays-only-its-partition")
 async def test_one_conflict_does_not_hold_up_the_rest() -> None:
     leader = Leader()
     partitions = [leader.with_joiner(number) for number in range(3)]
@@ -375,6 +386,7 @@ async def test_one_conflict_does_not_hold_up_the_rest() -> None:
 # -- a store that does not answer --------------------------------------------------------
 
 
+@pytest.mark.rule("unanswered-isr-change-is-pending")
 async def test_a_change_without_an_answer_stays_pending() -> None:
     """Interleaving 4: it may yet be applied."""
     leader = Leader()
@@ -389,6 +401,7 @@ async def test_a_change_without_an_answer_stays_pending() -> None:
         assert partition.high_watermark == 0
 
 
+@pytest.mark.rule("unanswered-isr-change-is-pending")
 async def test_it_is_written_again_when_the_store_is_back() -> None:
     leader = Leader()
     partition = leader.with_joiner()

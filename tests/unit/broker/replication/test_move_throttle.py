@@ -6,6 +6,8 @@ import asyncio
 from dataclasses import replace
 from itertools import count
 
+import pytest
+
 from tidelog_broker.membership.metadata_cache import VersionedState
 from tidelog_broker.partition.partition import Partition
 from tidelog_broker.replication.move_throttle import MoveThrottle
@@ -92,6 +94,7 @@ def sizes(response: ReplicaFetchResponse) -> dict[int, int]:
     }
 
 
+@pytest.mark.rule("moves-throttled-at-both-ends")
 async def test_a_leader_sends_no_more_to_who_is_added_than_it_may() -> None:
     leader = Leader()
     moved, _ = await leader.leads()
@@ -132,6 +135,7 @@ async def test_a_partition_that_is_held_back_does_not_hold_up_growth_of_another(
     assert leader.now_ms == 200
 
 
+@pytest.mark.rule("moves-throttled-at-both-ends")
 async def test_a_replica_in_the_isr_is_not_bound() -> None:
     leader = Leader()
     moved, _ = await leader.leads(isr=(1, 2, 3))
@@ -190,6 +194,7 @@ async def test_a_bound_that_is_lifted_lets_what_waits_go_with_the_next_look() ->
 # -- the follower -------------------------------------------------------------------------
 
 
+@pytest.mark.rule("moves-throttled-at-both-ends")
 async def test_a_follower_asks_for_no_more_than_it_may_receive() -> None:
     follower = Follower()
     follower.rate = RATE

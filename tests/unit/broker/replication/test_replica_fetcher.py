@@ -5,6 +5,8 @@ import errno
 from collections.abc import Sequence
 from pathlib import PurePath
 
+import pytest
+
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import NOT_KNOWN
 from tidelog.model import Batch, EpochEnd
@@ -46,6 +48,7 @@ async def test_it_appends_what_it_gets_and_asks_on() -> None:
     assert second.at == first.at
 
 
+@pytest.mark.rule("one-fetch-for-all-partitions")
 async def test_one_fetch_carries_all_partitions() -> None:
     follower = Follower()
     follower.follow(0)
@@ -55,6 +58,7 @@ async def test_one_fetch_carries_all_partitions() -> None:
         assert first.numbers == [0, 1]
 
 
+@pytest.mark.rule("one-fetch-for-all-partitions")
 async def test_a_new_partition_hurries_the_fetch_that_waits_and_is_asked_for_by_the_next() -> None:
     follower = Follower()
     partition = follower.follow(0)
@@ -197,6 +201,7 @@ async def test_the_rest_of_an_answer_is_taken_though_somebody_comes_half_way() -
     assert second.numbers == [*range(many - 1), many]
 
 
+@pytest.mark.rule("answer-needs-current-request")
 async def test_an_answer_that_comes_after_the_epoch_has_changed_is_dropped() -> None:
     """Interleaving 6."""
     follower = Follower()

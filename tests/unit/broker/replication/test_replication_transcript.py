@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tidelog.model import NO_OFFSET, Acks
 from tidelog_broker.partition.exchange import FetchAnswer, FetchPosition
 from tidelog_broker.partition.partition import Partition
@@ -71,6 +73,7 @@ class _Story:
         return "knows " + ", ".join(ends)
 
 
+@pytest.mark.rule("record-visible-in-ten-steps")
 def test_a_record_becomes_visible_in_ten_steps() -> None:
     story = _Story()
     story.produce(3)

@@ -170,6 +170,7 @@ async def test_a_report_that_is_withdrawn_has_an_end() -> None:
     assert end.duration_ms == REPORT_INTERVAL_MS
 
 
+@pytest.mark.rule("quiet-partition-reports-its-end")
 async def test_a_broker_that_stood_still_itself_accuses_nobody_for_that() -> None:
     follower = Follower()
     follower.silence(1)

@@ -123,6 +123,7 @@ async def test_appends_that_begin_a_leader_epoch_give_more_turns_than_those_that
 # -- acks=all ----------------------------------------------------------------------------
 
 
+@pytest.mark.rule("advanced-hw-completes-produces", "acks-all-waits-for-isr")
 async def test_it_is_answered_when_the_high_watermark_has_passed_the_batch() -> None:
     front = Front()
     partition = await front.replicas.lead()
@@ -211,6 +212,7 @@ async def test_below_min_isr_it_is_refused_and_nothing_is_written() -> None:
 # -- other acks --------------------------------------------------------------------------
 
 
+@pytest.mark.rule("acks-all-waits-for-isr")
 @pytest.mark.parametrize("acks", [Acks.NONE, Acks.LEADER])
 async def test_without_acks_all_nobody_waits_for_replicas(acks: Acks) -> None:
     front = Front()

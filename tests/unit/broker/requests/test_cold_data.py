@@ -122,6 +122,7 @@ async def test_a_follower_waits_for_a_thread_and_is_answered_when_it_has_read() 
         assert replicas.clock.monotonic_ms() == 0
 
 
+@pytest.mark.rule("disk-reads-off-event-loop")
 async def test_a_follower_is_answered_what_memory_holds_beside_what_is_cold() -> None:
     async with cold_replicas() as replicas:
         cold = await cold_partition(replicas)
@@ -149,6 +150,7 @@ async def test_at_its_deadline_a_follower_is_answered_without_what_is_cold() -> 
         assert replicas.clock.monotonic_ms() == 500
 
 
+@pytest.mark.rule("disk-reads-off-event-loop")
 async def test_a_consumer_waits_for_a_thread_and_is_answered_when_it_has_read() -> None:
     async with cold_replicas() as replicas:
         fetch = Leader(replicas).consumed(await cold_partition(replicas))
@@ -185,6 +187,7 @@ async def test_a_consumer_that_never_waits_is_answered_as_soon_as_a_thread_has_r
         assert replicas.waits == 0
 
 
+@pytest.mark.rule("disk-reads-off-event-loop")
 async def test_what_leaves_memory_before_it_is_fetched_is_waited_for_once() -> None:
     async with cold_replicas() as replicas:
         leader, partition = Leader(replicas), await cold_partition(replicas)
@@ -252,6 +255,7 @@ async def test_a_leadership_that_ends_while_it_is_read_is_answered_so() -> None:
         assert result.error is not None
 
 
+@pytest.mark.rule("disk-reads-off-event-loop")
 async def test_a_search_by_time_waits_for_a_thread() -> None:
     async with cold_replicas() as replicas:
         partition = await replicas.lead()

@@ -90,6 +90,7 @@ async def test_growth_alone_does_not_wake_a_consumer_and_a_commit_does() -> None
     assert replicas.clock.monotonic_ms() == 0
 
 
+@pytest.mark.rule("offset-above-hw-is-valid")
 async def test_at_the_deadline_the_answer_is_empty_and_tells_the_high_watermark() -> None:
     replicas = Replicas()
     commit(await replicas.lead())
@@ -204,6 +205,7 @@ async def test_fetches_below_the_start_of_the_log_alone_count_as_outrun(
     assert "not 0" in outrun.message
 
 
+@pytest.mark.rule("end-reported-after-epoch-start")
 async def test_out_of_range_does_not_tell_an_end_that_a_new_leader_does_not_know() -> None:
     replicas = Replicas()
     append(await replicas.lead())

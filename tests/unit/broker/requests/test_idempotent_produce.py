@@ -46,6 +46,7 @@ def catch_up(partition: Partition) -> None:
         fetch_by(partition, follower)
 
 
+@pytest.mark.rule("waiting-produce-ends-with-epoch")
 async def test_a_duplicate_of_what_is_not_committed_waits_with_its_original() -> None:
     front = Front()
     partition = await front.replicas.lead()
@@ -120,6 +121,7 @@ async def test_what_is_no_longer_remembered_is_a_duplicate_with_an_unknown_offse
     assert outcome.appended is None
 
 
+@pytest.mark.rule("waiting-produce-ends-with-epoch")
 async def test_that_is_not_said_before_it_is_committed() -> None:
     """The client takes it for a success."""
     front = Front()
@@ -166,6 +168,7 @@ async def test_a_batch_out_of_order_is_refused_and_may_be_sent_again() -> None:
 # -- producers with a name ---------------------------------------------------------------
 
 
+@pytest.mark.rule("name-holder-fences-previous")
 async def test_a_former_holder_writes_nowhere_once_the_store_has_told_of_the_next() -> None:
     front = Front()
     _, partition = await front.replicas.take(numbers=(0, 1))

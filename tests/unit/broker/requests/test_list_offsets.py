@@ -91,6 +91,7 @@ async def test_a_client_of_a_newer_epoch_is_not_served_by_a_zombie(where: Offset
     assert raised.value.code is ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
+@pytest.mark.rule("end-reported-after-epoch-start")
 async def test_a_new_leader_does_not_tell_the_end_before_it_knows_what_is_committed() -> None:
     replicas = await with_two_batches()
     append_at(next(iter(replicas.manager.all())), 50)

@@ -140,6 +140,7 @@ async def test_names_have_ids_of_their_own(store: FlakyStore) -> None:
     assert len({producer.producer_id for producer in given}) == 3
 
 
+@pytest.mark.rule("name-holder-fences-previous")
 async def test_two_who_take_a_name_at_once_get_different_epochs(store: FlakyStore) -> None:
     brokers = [ProducerIds(store, KEYS) for _ in range(4)]
     given = await asyncio.gather(*(ids(NAME) for ids in brokers))
@@ -185,6 +186,7 @@ async def test_a_name_may_have_200_characters(store: FlakyStore) -> None:
 # -- with an epoch of one's own ----------------------------------------------------------
 
 
+@pytest.mark.rule("client-names-producer-epoch")
 async def test_whoever_names_an_epoch_gets_it_as_often_as_it_asks(store: FlakyStore) -> None:
     ids = ProducerIds(store, KEYS)
     first = await ids(NAME, 7)
@@ -224,6 +226,7 @@ async def test_who_shares_an_epoch_is_told_the_number_of_partitions_that_was_tol
     assert (await one(NAME, 7, {"land": 4})).partition_counts == {"land": 1}
 
 
+@pytest.mark.rule("repeated-micro-batch-placed-alike")
 async def test_of_those_who_tell_one_at_once_all_are_told_the_same(store: FlakyStore) -> None:
     brokers = [ProducerIds(store, KEYS) for _ in range(4)]
     given = await asyncio.gather(*(ids(NAME, 7, {"sea": n + 2}) for n, ids in enumerate(brokers)))

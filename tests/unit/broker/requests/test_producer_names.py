@@ -99,6 +99,7 @@ async def test_with_a_name_the_numbers_of_partitions_go_that_its_holders_place_b
     assert await store.get(KEYS.partition_counts_of("old")) is None
 
 
+@pytest.mark.rule("unused-producer-name-expires")
 async def test_so_has_one_of_which_the_same_epoch_is_taken_again(store: FlakyStore) -> None:
     ids, broker = ProducerIds(store, KEYS), Broker(store)
     first = await ids("sink", 7)
@@ -107,6 +108,7 @@ async def test_so_has_one_of_which_the_same_epoch_is_taken_again(store: FlakySto
         assert await ids("sink", 7) == first
 
 
+@pytest.mark.rule("unused-producer-name-expires")
 async def test_a_name_that_is_taken_while_it_is_given_up_stays(store: FlakyStore) -> None:
     ids, broker = ProducerIds(store, KEYS), Broker(store)
     first = await ids("sink")

@@ -1,3 +1,5 @@
+import pytest
+
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import Acks
 from tidelog_broker.requests.purgatory import Purgatory
@@ -35,6 +37,7 @@ async def test_produces_wait_each_for_their_own_offset_in_whatever_order_they_ca
     assert (earlier.done(), later.done()) == (True, False)
 
 
+@pytest.mark.rule("unanswered-writes-are-atomic")
 async def test_the_end_of_a_leadership_leaves_the_outcome_unknown() -> None:
     purgatory = Purgatory()
     partition = leader(FakeLog())
@@ -45,6 +48,7 @@ async def test_the_end_of_a_leadership_leaves_the_outcome_unknown() -> None:
     assert (error.code, error.outcome_unknown) == (ErrorCode.LEADER_CHANGED, True)
 
 
+@pytest.mark.rule("waiting-produce-ends-with-epoch")
 async def test_what_the_high_watermark_does_in_the_next_epoch_is_not_about_this_produce() -> None:
     """Interleaving 8: HW passes the offset over another record."""
     purgatory = Purgatory()

@@ -3,6 +3,8 @@
 import asyncio
 from itertools import count
 
+import pytest
+
 from tidelog.errors import ErrorCode
 from tidelog.model import EpochEnd
 from tidelog_broker.partition.exchange import FetchPosition
@@ -230,6 +232,7 @@ async def test_to_hurry_another_fetch_than_the_one_that_waits_means_nothing() ->
     assert leader.now_ms == 500
 
 
+@pytest.mark.rule("recreated-topic-is-another-topic")
 async def test_a_replica_that_is_not_here_is_an_unknown_topic_id() -> None:
     leader = Leader()
     partition = await leader.replicas.lead()
@@ -261,6 +264,7 @@ async def test_a_log_that_was_cut_in_front_while_a_follower_waited_is_out_of_ran
     assert offsets(results[1]) == [0]
 
 
+@pytest.mark.rule("one-fetch-for-all-partitions")
 async def test_a_busy_partition_does_not_starve_those_behind_it() -> None:
     leader = Leader()
     first, second = await leader.replicas.take(numbers=(0, 1))

@@ -5,6 +5,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import pytest
+
 from tidelog.errors import ErrorCode
 from tidelog.model import NO_OFFSET
 from tidelog_broker.partition.isr import FollowerProgress, is_lagging
@@ -342,6 +344,7 @@ async def test_from_that_append_on_it_has_the_lag_time_and_no_more() -> None:
     assert follower.lags(partition)
 
 
+@pytest.mark.rule("fetch-session-bound-to-incarnations")
 async def test_a_partition_that_was_left_out_does_not_count_in_a_new_epoch() -> None:
     """Interleaving 15: it was recorded at the leader's end, in the epoch before."""
     follower = Follower()

@@ -40,6 +40,7 @@ def cut_and_grown(path: Path, *, cut_to: int, end: int) -> Stored:
     return stored
 
 
+@pytest.mark.rule("truncated-records-stay-uncommitted")
 def test_what_took_the_place_of_what_was_cut_does_not_count_as_committed(tmp_path: Path) -> None:
     cut_and_grown(tmp_path, cut_to=1, end=5)
     assert Stored(tmp_path).logs.high_watermark(KEY) == 1
@@ -94,6 +95,7 @@ def test_a_replica_that_comes_back_to_a_broker_begins_without_its_former_checkpo
     assert (again.logs.high_watermark(KEY), again.damage) == (0, [])
 
 
+@pytest.mark.rule("truncated-records-stay-uncommitted")
 def test_a_log_that_was_cut_when_it_was_opened_does_not_count_as_committed() -> None:
     disk = MemoryDisk()
     logs = LogDirectory(disk, DATA, FakeClock())
@@ -185,6 +187,7 @@ def test_a_cut_that_is_repeated_while_checkpoints_are_written_stays_noted() -> N
     assert known_at_the_next_start(disk) == 1
 
 
+@pytest.mark.rule("truncated-records-stay-uncommitted")
 @pytest.mark.parametrize("fails", [False, True], ids=["under way", "failed"])
 def test_a_note_stays_as_low_as_what_the_disk_may_have_asks_for(fails: bool) -> None:
     disk, checkpoints, write = begun(100)
@@ -211,6 +214,7 @@ def test_a_note_goes_with_the_checkpoints_that_were_taken_after_it() -> None:
     assert known_at_the_next_start(disk) == 2
 
 
+@pytest.mark.rule("truncated-records-stay-uncommitted")
 def test_checkpoints_that_come_too_late_are_not_written() -> None:
     disk, checkpoints, late = begun(3)
     write = checkpoints.begin({KEY: 2}, {})

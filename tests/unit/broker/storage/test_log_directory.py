@@ -18,6 +18,7 @@ from unit.broker.stored_logs import CONFIG, OTHER, OTHER_NAME, Stored, checkpoin
 # -- opening -----------------------------------------------------------------------------
 
 
+@pytest.mark.rule("missing-replica-is-created")
 def test_a_replica_is_created_where_it_is_not_there(tmp_path: Path) -> None:
     stored = Stored(tmp_path)
     assert stored.logs.open_replica(NAME, KEY, CONFIG).log_end_offset == 0

@@ -130,6 +130,7 @@ async def test_a_pass_checks_every_batch_of_every_replica() -> None:
     assert world.found == []
 
 
+@pytest.mark.rule("scrub-checks-every-batch")
 async def test_a_flipped_bit_is_found_and_handed_to_the_repair() -> None:
     world = World().write()
     world.flip(OTHER, 15 * BATCH_BYTES)
@@ -172,6 +173,7 @@ async def test_the_next_pass_begins_when_the_period_is_over() -> None:
     assert PERIOD_MS < took_ms < 1.1 * PERIOD_MS
 
 
+@pytest.mark.rule("scrub-checks-every-batch")
 async def test_it_takes_no_more_than_its_share_of_a_processor() -> None:
     world = World().write()
     world.scrubber = world.new_scrubber(period_ms=1)
@@ -195,6 +197,7 @@ async def test_at_full_rate_it_does_not_pause() -> None:
         assert not world.scrubber.status().full_rate
 
 
+@pytest.mark.rule("scrub-checks-every-batch")
 async def test_after_a_restart_a_pass_continues_where_it_was() -> None:
     world = World().write(100)
     total = sum(log.size_bytes for log in world.replicas.logs.logs())

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import TopicPartition
 from tidelog_controller.control.broker_control import (
@@ -116,6 +118,7 @@ def test_a_refused_partition_waits_alone() -> None:
     assert send(made, 2, 0) == [at(2)]
 
 
+@pytest.mark.rule("incomplete-transfer-is-repeated")
 def test_a_refused_partition_is_sent_again_after_a_pause() -> None:
     made = control((0, 5))
     send(made)
@@ -250,6 +253,7 @@ def test_a_command_names_a_bounded_number_of_partitions() -> None:
     assert len(send(made)) == MAX_PARTITIONS_PER_COMMAND
 
 
+@pytest.mark.rule("urgent-changes-do-not-queue")
 def test_a_command_does_not_mix_stops_with_others() -> None:
     made = control((0, 5), (1, 5), (2, 5))
     stops, partitions = made.due(lambda p: p != at(1), 0)

@@ -3,6 +3,8 @@ may still do keeps it in (interleaving 10 of docs/internals/interleavings.md).""
 
 from __future__ import annotations
 
+import pytest
+
 from tidelog.model import NO_LEADER
 from tidelog_runtime.metadata.schema import LeaderAndIsr
 from unit.controller.driver import KEYS, Driver, cluster
@@ -29,6 +31,7 @@ def led_or_in_sync(state: LeaderAndIsr, broker_id: int) -> bool:
     return state.leader == broker_id or broker_id in state.isr_ids
 
 
+@pytest.mark.rule("controlled-shutdown-leaves-every-isr")
 def test_its_leaders_move_and_it_leaves_every_isr() -> None:
     driver = with_topic()
     stop(driver, 2)

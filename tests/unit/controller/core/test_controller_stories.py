@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.model import NO_LEADER, TopicPartition
 from tidelog.state_changes.event import Kind, Stage
@@ -42,6 +44,7 @@ def in_sync(state: LeaderAndIsr) -> list[int]:
     return sorted(state.isr_ids)
 
 
+@pytest.mark.rule("new-controller-sends-full-states")
 def test_a_new_controller_sends_every_broker_its_full_state() -> None:
     driver = with_topic(partitions=2)
     driver.take_over()
@@ -55,6 +58,7 @@ def test_a_new_controller_sends_every_broker_its_full_state() -> None:
     ]
 
 
+@pytest.mark.rule("departed-broker-affects-its-partitions", "departed-broker-loses-leaderships")
 def test_the_death_of_a_broker_is_one_transaction_and_one_command_for_each_survivor() -> None:
     driver = with_topic()
     driver.kill_broker(1)
@@ -69,6 +73,7 @@ def test_the_death_of_a_broker_is_one_transaction_and_one_command_for_each_survi
     ]
 
 
+@pytest.mark.rule("commands-follow-the-write", "failover-takes-few-writes")
 def test_many_partitions_go_in_batches_of_120() -> None:
     driver = with_topic(partitions=300)
     driver.kill_broker(1)
@@ -99,6 +104,7 @@ def test_of_very_many_elections_the_leader_is_told_before_those_that_follow_it()
     assert followed_by_3() == 300
 
 
+@pytest.mark.rule("urgent-changes-do-not-queue")
 def test_elections_go_before_changes_of_the_isr() -> None:
     driver = with_topic(partitions=300)
     driver.kill_broker(1)
@@ -116,6 +122,7 @@ def test_what_a_new_controller_finds_is_counted_in_one_line() -> None:
     assert not driver.tells(Kind.BROKER_JOINED, Kind.TOPIC_CREATION, Kind.CREATE)
 
 
+@pytest.mark.rule("failover-takes-few-writes", "writes-run-in-parallel")
 def test_batches_in_flight_are_bounded() -> None:
     driver = with_topic(partitions=1_200)
     driver.hold_transactions = True
@@ -126,6 +133,7 @@ def test_batches_in_flight_are_bounded() -> None:
     assert all(1 not in state.isr_ids for state in driver.states())
 
 
+@pytest.mark.rule("transactions-compare-controller-term")
 def test_every_transaction_compares_the_reign() -> None:
     driver = with_topic()
     revision = driver.store.items[KEYS.controller].create_revision
@@ -136,6 +144,7 @@ def test_every_transaction_compares_the_reign() -> None:
     assert all(guard in transaction.guards for transaction in driver.transactions)
 
 
+@pytest.mark.rule("commands-follow-the-write")
 def test_nothing_is_sent_before_the_store_has_it() -> None:
     driver = with_topic()
     driver.hold_transactions = True
@@ -156,6 +165,7 @@ def test_a_partition_in_flight_is_not_decided_again() -> None:
     assert in_sync(driver.state()) == [2]
 
 
+@pytest.mark.rule("departed-broker-loses-leaderships")
 def test_a_broker_that_restarted_within_its_lease_has_left_and_come_back() -> None:
     driver = with_topic(partitions=3)
     before = driver.brokers[2].broker_epoch
@@ -169,6 +179,7 @@ def test_a_broker_that_restarted_within_its_lease_has_left_and_come_back() -> No
     assert driver.transcript[0] == f"close 2@{before}"
 
 
+@pytest.mark.rule("registrations-are-only-created")
 def test_a_restart_that_is_seen_only_by_the_creation_revision_is_an_end_too() -> None:
     driver = with_topic(partitions=1)
     driver.start_broker(2, whole_since=driver.brokers[2].broker_epoch)
@@ -183,6 +194,7 @@ def test_a_restart_that_is_seen_only_by_the_creation_revision_is_an_end_too() ->
     assert state.leader_broker_epoch == driver.brokers[2].broker_epoch
 
 
+@pytest.mark.rule("elections-are-conditional-writes")
 def test_a_leaders_own_isr_change_in_between_is_taken_up_and_judged_again() -> None:
     driver = with_topic(partitions=3)
 
@@ -205,6 +217,7 @@ def test_a_leaders_own_isr_change_in_between_is_taken_up_and_judged_again() -> N
     ]
 
 
+@pytest.mark.rule("conflict-delays-only-its-partition")
 def test_one_conflict_does_not_hold_up_the_rest_of_its_batch() -> None:
     driver = with_topic(partitions=6)
 
@@ -308,6 +321,7 @@ def test_a_broker_that_obeys_a_newer_controller_deposes_the_older() -> None:
     assert driver.stepped_down == "broker 2 obeys a newer controller"
 
 
+@pytest.mark.rule("commands-repeated-until-acknowledged", "unanswered-commands-are-repeated")
 def test_a_lost_command_is_sent_again_until_it_is_acknowledged() -> None:
     driver = with_topic(partitions=1)
     driver.brokers[2].lose = True
@@ -320,6 +334,7 @@ def test_a_lost_command_is_sent_again_until_it_is_acknowledged() -> None:
     assert len(driver.transcript) == 5
 
 
+@pytest.mark.rule("commands-sent-in-parallel")
 def test_a_slow_broker_gets_only_the_newest_of_what_it_missed() -> None:
     driver = with_topic(partitions=1)
     driver.brokers[2].mute = True
@@ -350,6 +365,7 @@ def test_a_late_answer_of_a_former_life_is_no_acknowledgement() -> None:
     assert driver.tells(Kind.COMMAND_OVERDUE)
 
 
+@pytest.mark.rule("late-acknowledgements-are-reported", "unanswered-commands-are-repeated")
 def test_a_broker_that_does_not_acknowledge_in_time_is_told_of_once() -> None:
     driver = with_topic(partitions=3)
     driver.brokers[2].mute = True
@@ -380,6 +396,7 @@ def test_commands_name_the_addresses_and_lives_of_their_leaders() -> None:
     }
 
 
+@pytest.mark.rule("refused-connection-is-a-crash")
 def test_a_refused_connection_removes_that_registration_and_elects_at_once() -> None:
     driver = with_topic(partitions=3)
     driver.refuse_connection(2)
@@ -392,6 +409,7 @@ def test_a_refused_connection_removes_that_registration_and_elects_at_once() -> 
     ]
 
 
+@pytest.mark.rule("detection-deletes-watched-incarnation")
 def test_the_next_life_of_a_broker_is_not_removed_for_its_former_one() -> None:
     driver = with_topic(partitions=3)
     former = driver.brokers[2].broker_epoch
@@ -405,6 +423,7 @@ def test_the_next_life_of_a_broker_is_not_removed_for_its_former_one() -> None:
     assert "transaction of 1 refused" in driver.transcript
 
 
+@pytest.mark.rule("detection-deletes-watched-incarnation")
 def test_an_end_of_connection_to_a_former_life_means_nothing() -> None:
     driver = with_topic(partitions=3)
     former = driver.brokers[2].broker_epoch
@@ -415,6 +434,7 @@ def test_an_end_of_connection_to_a_former_life_means_nothing() -> None:
     assert driver.transactions == []
 
 
+@pytest.mark.rule("detection-deletes-watched-incarnation")
 def test_after_two_removals_in_a_minute_only_the_lease_decides() -> None:
     driver = cluster(1, 2)
     for _ in range(2):
@@ -466,6 +486,7 @@ def test_a_malformed_value_is_told_of_and_harms_nothing_else() -> None:
     assert "transaction of 2 done" in driver.transcript
 
 
+@pytest.mark.rule("deletion-stops-on-every-broker")
 def test_stop_commands_carry_the_revision_of_the_stopping_write() -> None:
     driver = with_topic(partitions=1)
     driver.brokers[2].mute = True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tidelog.state_changes.event import Cause, Kind, Stage
 from tidelog_controller.state.failing_disks import REPORT_EXPIRY_MS
 from tidelog_controller.state.partition_rests import FIRST_REST_MS
@@ -84,6 +86,7 @@ def test_a_withdrawn_report_keeps_no_broker_from_leading() -> None:
     assert driver.state(number).leader == 2
 
 
+@pytest.mark.rule("failing-disk-transfers-leadership")
 def test_a_partition_rests_before_its_leadership_is_transferred_again() -> None:
     driver, number = written_cluster()
     driver.report_disk(1, number)

@@ -59,6 +59,7 @@ def moved(driver: Driver, *target: int) -> tuple[int, ...]:
     return original
 
 
+@pytest.mark.rule("reassignment-of-replicas")
 def test_a_move_is_activated_then_switched_and_told_to_those_whom_each_concerns() -> None:
     driver = with_topic()
     first, second, third = driver.state().replicas
@@ -76,6 +77,7 @@ def test_a_move_is_activated_then_switched_and_told_to_those_whom_each_concerns(
     }
 
 
+@pytest.mark.rule("reassignment-done-when-in-sync")
 def test_the_last_of_the_target_to_join_sets_off_the_switch() -> None:
     driver = with_topic()
     moved(driver, 1, 4, 5)
@@ -85,6 +87,7 @@ def test_the_last_of_the_target_to_join_sets_off_the_switch() -> None:
     assert (driver.state().replicas, driver.state().moving) == ((1, 4, 5), None)
 
 
+@pytest.mark.rule("reassignment-of-replicas")
 def test_those_that_left_are_stopped_with_the_revision_of_the_switch() -> None:
     driver = with_topic()
     moved(driver, 1, 4, 5)
@@ -191,6 +194,7 @@ def test_who_is_assigned_again_before_it_was_stopped_is_told_so_and_not_stopped(
     assert told.state.leader_epoch > left_in
 
 
+@pytest.mark.rule("new-controller-continues-reassignments")
 def test_a_new_controller_goes_on_from_the_key_alone() -> None:
     driver = with_topic()
     moved(driver, 1, 4, 5)
@@ -222,6 +226,7 @@ def test_a_switch_without_an_answer_is_looked_up_and_made_once(applied: bool) ->
     assert (driver.state().replicas, driver.state().leader_epoch) == ((1, 4, 5), epoch + 1)
 
 
+@pytest.mark.rule("elections-during-reassignment")
 def test_a_switch_that_meets_a_change_of_the_isr_is_judged_again() -> None:
     driver = with_topic()
     moved(driver, 1, 4, 5)
@@ -237,6 +242,7 @@ def test_a_switch_that_meets_a_change_of_the_isr_is_judged_again() -> None:
     assert driver.state().moving is not None
 
 
+@pytest.mark.rule("elections-during-reassignment")
 def test_a_leader_that_dies_in_a_move_is_replaced_and_the_move_goes_on() -> None:
     driver = with_topic()
     original = moved(driver, 4, 5)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tidelog.errors import ErrorCode, TidelogError
 from tidelog.inspection.model import NOT_KNOWN
 from tidelog.model import NO_EPOCH, NO_LEADER
@@ -25,6 +27,7 @@ from unit.controller.lost_data import (
 # Without anybody's help.
 
 
+@pytest.mark.rule("unclean-elections-are-marked")
 def test_when_all_have_lost_data_the_longest_log_is_elected_and_marked() -> None:
     driver = down()
     reboot(driver, 1, 2, 3)
@@ -61,6 +64,7 @@ def test_a_whole_member_that_comes_back_in_the_meantime_is_elected_cleanly() -> 
     assert driver.questions == []
 
 
+@pytest.mark.rule("best-last-known-log-leads")
 def test_nobody_is_elected_uncleanly_before_the_watch_has_brought_who_was_back_by_then() -> None:
     """Members register just before their partition is written to have no leader: the answer to
     that write is there before what the watch says of them."""

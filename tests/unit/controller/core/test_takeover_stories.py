@@ -17,6 +17,7 @@ def with_topic(partitions: int, factor: int = 3) -> Driver:
     return driver
 
 
+@pytest.mark.rule("new-controller-continues-elections")
 def test_who_dies_while_nobody_reigns_is_replaced_by_the_next_controller() -> None:
     driver = with_topic(partitions=3)
     led = [state.leader == 1 for state in driver.states()]
@@ -28,6 +29,7 @@ def test_who_dies_while_nobody_reigns_is_replaced_by_the_next_controller() -> No
     assert all(1 not in state.isr_ids for state in driver.states())
 
 
+@pytest.mark.rule("new-controller-continues-elections")
 def test_a_partition_that_a_controller_finds_without_a_leader_is_led_once_its_member_is_back() -> (
     None
 ):
@@ -42,6 +44,7 @@ def test_a_partition_that_a_controller_finds_without_a_leader_is_led_once_its_me
     assert (driver.state().leader, driver.state().leader_epoch) == (holder, 2)
 
 
+@pytest.mark.rule("starting-broker-receives-its-replicas", "commands-are-rpcs")
 def test_a_broker_that_was_down_is_told_at_its_start_what_changed_meanwhile() -> None:
     driver = with_topic(partitions=3)
     epoch = driver.brokers[2].broker_epoch

@@ -3,6 +3,8 @@ waits for them."""
 
 from __future__ import annotations
 
+import pytest
+
 from tidelog.model import TopicPartition
 from tidelog_controller.core.write_pace import INTERVALS, Turns
 from tidelog_controller.state.admin_requests import SetMaintenance
@@ -77,6 +79,7 @@ def _all_want_moves(driver: Driver, *target: int) -> None:
         driver.want_move(*target, partition=number)
 
 
+@pytest.mark.rule("moves-leave-time-for-writes")
 def test_moves_begin_one_after_another_where_they_concern_the_same_brokers() -> None:
     driver = _paced(3)
     _all_want_moves(driver, 1, 2, 4)
@@ -107,6 +110,7 @@ def test_a_move_that_copies_nothing_does_not_wait() -> None:
     assert [state.replicas for state in driver.states()] == [(3, 2, 1)] * 3
 
 
+@pytest.mark.rule("moves-leave-time-for-writes")
 def test_leaders_hand_over_one_after_another() -> None:
     driver = _paced(9)
     own = [n for n, state in enumerate(driver.states()) if state.leader == 1]
@@ -120,6 +124,7 @@ def test_leaders_hand_over_one_after_another() -> None:
     assert (len(own), left) == (3, [2, 2, 1, 1, 0])
 
 
+@pytest.mark.rule("moves-leave-time-for-writes")
 def test_an_election_does_not_wait() -> None:
     driver = _paced(3)
     _all_want_moves(driver, 1, 2, 4)

@@ -104,6 +104,7 @@ def _unclean_election() -> tuple[Driver, list[Transact]]:
     return driver, held_by(driver, lambda: reboot(driver, 1, 2, 3))
 
 
+@pytest.mark.rule("transactions-compare-controller-term")
 @pytest.mark.parametrize(
     "on_the_way",
     [

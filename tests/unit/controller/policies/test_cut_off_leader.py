@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from tidelog.model import NO_LEADER
 from tidelog_controller.policies.cut_off_leader import may_depose
 from tidelog_controller.policies.electability import ElectionRules, LiveBroker
@@ -51,6 +53,7 @@ ALONE = partition(1, eligible=(2, 3))
 ALL = live(1, 2, 3)
 
 
+@pytest.mark.rule("cut-off-leader-is-replaced")
 def test_a_leader_alone_below_min_isr_is_deposed_by_all_its_followers() -> None:
     new = next_state(ALONE, ALL, 2, RULES, reporters=(2, 3))
     assert new is not None
@@ -69,10 +72,12 @@ def test_without_reports_a_leader_below_min_isr_stays() -> None:
     assert next_state(ALONE, ALL, 2, RULES) is None
 
 
+@pytest.mark.rule("cut-off-leader-is-replaced")
 def test_one_follower_deposes_nobody_where_min_isr_needs_two() -> None:
     assert not may_depose(ALONE, ALL, RULES, (2,))
 
 
+@pytest.mark.rule("cut-off-leader-is-replaced")
 def test_a_leader_at_min_isr_is_deposed_by_nobody() -> None:
     assert not may_depose(partition(1, 2), ALL, RULES, (2, 3))
 
@@ -108,6 +113,7 @@ def test_nobody_is_elected_where_no_reporter_holds_what_is_committed() -> None:
     assert not may_depose(partition(1), ALL, RULES, (2, 3))
 
 
+@pytest.mark.rule("cut-off-leader-is-replaced")
 def test_a_reporter_that_lost_data_is_not_elected() -> None:
     state = partition(1, eligible=(3,))
     resigned = LeaderAndIsr(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -72,6 +73,7 @@ CONSENTS = st.none() | st.builds(RecoveryConsent, st.sampled_from(["id", "other"
 LOGS = st.dictionaries(st.sampled_from(BROKERS), summaries())
 
 
+@pytest.mark.rule("every-write-sets-eligible-set")
 @given(states(), lives(), RULES, LOGS, CONSENTS)
 def test_every_written_state_keeps_the_invariants(
     state: LeaderAndIsr,
@@ -95,6 +97,7 @@ def test_every_written_state_keeps_the_invariants(
         assert new.leader_broker_epoch == live[new.leader].broker_epoch
 
 
+@pytest.mark.rule("election-takes-new-leader-epoch")
 @given(states(), lives(), RULES, LOGS, CONSENTS)
 def test_the_leader_epoch_grows_with_every_election_and_never_otherwise(
     state: LeaderAndIsr,

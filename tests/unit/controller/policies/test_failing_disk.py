@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+import pytest
+
 from tidelog_controller.policies.failing_disk import led_from_another_disk
 from tidelog_runtime.metadata.schema import LeaderAndIsr
 from unit.controller.policies.test_cut_off_leader import RULES, live, members, partition
@@ -27,6 +29,7 @@ def successor(state: LeaderAndIsr | None) -> int | None:
     return None if state is None else state.leader
 
 
+@pytest.mark.rule("failing-disk-transfers-leadership")
 def test_the_next_in_sync_replica_leads_in_a_new_epoch_without_the_failing_one() -> None:
     after = transferred(partition(1, 2, 3))
     assert after is not None
@@ -44,6 +47,7 @@ def test_a_replica_whose_disk_rejects_too_does_not_lead() -> None:
     assert successor(transferred(partition(1, 2, 3), rejecting=(1, 2))) == 3
 
 
+@pytest.mark.rule("failing-disk-transfers-leadership")
 def test_where_every_disk_rejects_the_leader_stays() -> None:
     assert transferred(partition(1, 2, 3), rejecting=(1, 2, 3)) is None
 

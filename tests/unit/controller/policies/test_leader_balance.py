@@ -38,6 +38,7 @@ def ten(away: int, preferred: int = 1, topic: str = "t") -> dict[TopicPartition,
     }
 
 
+@pytest.mark.rule("leadership-returns-above-threshold")
 @pytest.mark.parametrize(("threshold_percent", "expected"), [(20, []), (19, [p(0), p(1)])])
 def test_a_broker_gets_its_leaderships_back_above_the_threshold(
     threshold_percent: int, expected: list[TopicPartition]
@@ -129,6 +130,7 @@ def test_elections_are_safe_bounded_and_independent_of_order(
     assert again == chosen
 
 
+@pytest.mark.rule("leadership-returns-above-threshold")
 @pytest.mark.parametrize(
     ("state", "running", "maintenance", "successor"),
     [

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from tidelog.model import NO_EPOCH, NO_LEADER
 from tidelog_controller.policies.electability import ElectionRules, LiveBroker
 from tidelog_controller.policies.leader_election import next_state
@@ -67,24 +69,29 @@ def test_a_healthy_partition_is_left_alone() -> None:
     assert next_state(partition(), live(1, 2, 3), CONTROLLER_EPOCH, RULES) is None
 
 
+@pytest.mark.rule("leader-elected-from-live-isr")
 def test_the_first_live_in_sync_replica_in_the_order_of_replicas_is_elected() -> None:
     new = elect(partition(replicas=(1, 3, 2)), live(2, 3))
     assert new.leader == 3
 
 
+@pytest.mark.rule("elections-are-conditional-writes", "decisions-name-their-controller")
 def test_an_election_takes_the_next_leader_epoch_and_the_controllers_own() -> None:
     new = elect(partition(), live(2, 3))
     assert (new.leader_epoch, new.controller_epoch) == (EPOCH + 1, CONTROLLER_EPOCH)
 
 
+@pytest.mark.rule("leader-elected-from-live-isr")
 def test_an_election_keeps_the_live_members_in_the_isr() -> None:
     assert elect(partition(), live(2, 3)).isr == members(2, 3)
 
 
+@pytest.mark.rule("unclean-election-needs-permission")
 def test_a_replica_outside_the_isr_is_not_elected() -> None:
     assert elect(partition(isr=(1, 3)), live(2, 3)).leader == 3
 
 
+@pytest.mark.rule("election-takes-new-leader-epoch")
 def test_a_leader_that_restarted_in_its_lease_is_elected_anew_in_a_new_epoch() -> None:
     new = elect(partition(isr=(1,), min_isr=1), restarted(1, whole_since=10) | live(2))
     assert (new.leader, new.leader_epoch, new.leader_broker_epoch) == (1, EPOCH + 1, 15)
@@ -100,6 +107,7 @@ def test_a_restarted_member_that_lost_data_is_neither_elected_nor_kept() -> None
     assert (new.leader, new.isr) == (3, members(3))
 
 
+@pytest.mark.rule("losses-remembered-across-incarnations")
 def test_a_member_that_lost_data_in_an_earlier_life_is_not_electable_by_a_later_one() -> None:
     # Interleaving 2 of docs/internals/interleavings.md: whole since 22, but admitted in 20.
     new = elect(partition(isr=(2,), leader=2), {2: LiveBroker(25, True, 22, 22)} | live(3))
@@ -131,6 +139,7 @@ def test_a_stopping_leader_hands_over_to_an_eligible_replica_where_nobody_is_in_
     assert (new.leader, new.isr, new.eligible) == (3, members(3), members(1))
 
 
+@pytest.mark.rule("stopping-broker-does-not-rejoin")
 def test_a_stopping_member_is_not_elected() -> None:
     assert elect(partition(), live(2, 3, stopping=(2,))).leader == 3
 
@@ -198,6 +207,7 @@ def test_a_synced_replica_that_lost_synced_data_is_not_whole() -> None:
     assert next_state(leaderless, damaged, CONTROLLER_EPOCH, synced) is None
 
 
+@pytest.mark.rule("no-candidate-means-no-leader", "leaderless-partition-is-offline")
 def test_without_a_candidate_there_is_no_leader_and_the_isr_stays() -> None:
     new = elect(partition(isr=(1, 2)), live(3))
     assert (new.leader, new.leader_epoch, new.isr) == (NO_LEADER, EPOCH + 1, members(1, 2))
@@ -234,6 +244,7 @@ def test_an_in_sync_replica_goes_before_an_eligible_one() -> None:
     assert new.leader == 3
 
 
+@pytest.mark.rule("hw-held-below-min-isr")
 def test_an_eligible_replica_that_lost_data_is_not_elected() -> None:
     new = elect(partition(isr=(1,), eligible=(3,)), restarted(3) | live(2))
     assert new.leader == NO_LEADER
@@ -269,11 +280,13 @@ def never_led(replicas: tuple[int, ...] = (2, 1, 3)) -> LeaderAndIsr:
     return replace(partition(leader=NO_LEADER, isr=(), replicas=replicas), leader_epoch=NO_EPOCH)
 
 
+@pytest.mark.rule("new-partitions-get-leaders")
 def test_a_new_partition_is_led_by_its_first_live_replica_in_epoch_0() -> None:
     new = elect(never_led(), live(1, 3))
     assert (new.leader, new.leader_epoch) == (1, 0)
 
 
+@pytest.mark.rule("new-partitions-get-leaders")
 def test_a_new_partition_has_all_its_live_replicas_in_sync() -> None:
     assert elect(never_led(), live(1, 3)).isr == members(1, 3)
 

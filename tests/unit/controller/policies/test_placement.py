@@ -36,6 +36,7 @@ def placed(
     return [place(p, factor, brokers, start) for p in range(partitions)]
 
 
+@pytest.mark.rule("placement-keeps-replicas-apart")
 @given(PARTITIONS, COUNTS, RACKS, STARTS)
 def test_the_replicas_of_a_partition_are_distinct(
     partitions: int, factor: int, sizes: list[int], start: int
@@ -45,6 +46,7 @@ def test_the_replicas_of_a_partition_are_distinct(
     assert all(len(set(r)) == len(r) == factor for r in replicas)
 
 
+@pytest.mark.rule("placement-uses-racks")
 @given(PARTITIONS, COUNTS, RACKS, STARTS)
 def test_no_rack_holds_two_more_of_a_partition_than_another_that_has_a_free_broker(
     partitions: int, factor: int, sizes: list[int], start: int
@@ -57,6 +59,7 @@ def test_no_rack_holds_two_more_of_a_partition_than_another_that_has_a_free_brok
         assert all(max(used.values()) <= used[rack] + 1 for rack in free)
 
 
+@pytest.mark.rule("placement-spreads-leaders")
 @given(PARTITIONS, COUNTS, RACKS, STARTS)
 def test_leaders_are_balanced_within_one(
     partitions: int, factor: int, sizes: list[int], start: int
@@ -111,6 +114,7 @@ def test_a_racks_share_goes_by_its_size_up_to_what_keeps_replicas_apart(
     assert rack_shares(sizes, factor) == shares
 
 
+@pytest.mark.rule("placement-keeps-replicas-apart", "placement-spreads-leaders")
 @given(PARTITIONS, st.integers(2, 12), STARTS)
 def test_a_dead_brokers_leaders_spread_over_all_survivors(
     partitions: int, brokers: int, start: int

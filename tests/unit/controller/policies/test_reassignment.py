@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -77,6 +78,7 @@ CANCEL = want(4, 5, 6, cancelled=True)
 # -- activation ---------------------------------------------------------------------------
 
 
+@pytest.mark.rule("reassignment-of-replicas")
 def test_activation_makes_the_targets_brokers_replicas_behind_the_original_ones() -> None:
     new = step(partition(1, 2, 3), wanted=want(4, 2, 5))
     assert new is not None
@@ -126,11 +128,13 @@ def test_the_next_move_begins_when_the_one_before_has_ended() -> None:
 # -- the switch ---------------------------------------------------------------------------
 
 
+@pytest.mark.rule("reassignment-done-when-in-sync")
 def test_the_switch_waits_for_every_replica_of_the_target() -> None:
     assert step(partition(1, 2, 3, 4, 5, moving=TO_456)) is None
     assert missing_for_switch(partition(1, 4, 5, moving=TO_456), ALL) == (6,)
 
 
+@pytest.mark.rule("reassignment-done-when-in-sync")
 def test_the_switch_does_not_wait_for_replicas_that_leave() -> None:
     new = step(partition(1, 4, 5, 6, moving=TO_456), live(1, 4, 5, 6))
     assert new is not None
@@ -164,6 +168,7 @@ def test_a_move_that_nobody_wants_any_more_goes_on() -> None:
 # -- cancellation -------------------------------------------------------------------------
 
 
+@pytest.mark.rule("cancelled-move-restores-replicas")
 def test_a_cancellation_leaves_the_original_replicas_alone_in_a_new_epoch() -> None:
     new = step(partition(1, 2, 4, moving=TO_456), wanted=CANCEL)
     assert new is not None
@@ -183,6 +188,7 @@ def test_a_cancellation_waits_while_no_original_replica_is_in_sync() -> None:
     assert missing_for_cancellation(state, ALL, 2) == (1, 2, 3)
 
 
+@pytest.mark.rule("cancelled-move-restores-replicas")
 def test_a_cancellation_waits_while_it_would_leave_fewer_copies_than_min_isr() -> None:
     state = partition(1, 4, moving=TO_456)
     assert step(state, wanted=CANCEL) is None
@@ -251,6 +257,7 @@ def test_another_min_isr_of_the_topic_is_in_force_at_once_also_while_moving() ->
     assert moving == partition(1, 2, 3, moving=TO_456, min_isr=3)
 
 
+@pytest.mark.rule("every-write-sets-eligible-set")
 def test_another_min_isr_of_the_topic_leaves_nobody_eligible() -> None:
     state = partition(1, eligible=(2,))
     higher = step(state, config=TopicConfig(min_insync_replicas=3))
@@ -397,6 +404,7 @@ def test_whoever_ends_a_move_leaves_enough_copies_and_a_leader_that_serves(
         assert len(here) == len(new.replicas)
 
 
+@pytest.mark.rule("cancelled-move-restores-replicas")
 @given(states(), lives(), wishes(), CONFIGS)
 def test_the_leader_epoch_grows_with_the_end_of_a_move_and_never_otherwise(
     state: LeaderAndIsr,

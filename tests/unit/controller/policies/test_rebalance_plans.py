@@ -57,6 +57,7 @@ def test_no_rack_holds_two_more_of_a_partition_than_another_that_has_a_free_brok
     assert crowded(after, case.brokers) == []
 
 
+@pytest.mark.rule("placement-uses-racks")
 @given(cases(racks=RACKS, factors=st.integers(1, 4)))
 def test_in_racks_every_broker_holds_what_spread_and_balance_give_it(case: Case) -> None:
     after = applied(case.assignment, plan_rebalance(case.assignment, case.brokers))
@@ -134,6 +135,7 @@ def test_who_lacks_the_most_is_given_something_first_even_the_lead() -> None:
     assert plan.replicas_added == 1
 
 
+@pytest.mark.rule("brokers-added-and-removed")
 @given(st.integers(2, 12), st.integers(0, 8), st.integers(0, 60), st.integers(1, 4))
 def test_growing_copies_to_each_new_broker_what_it_lacks_and_nothing_else(
     old: int, new: int, partitions: int, factor: int

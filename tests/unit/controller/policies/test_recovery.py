@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from tidelog.model import NO_LEADER
 from tidelog_controller.policies.electability import ElectionRules, LiveBroker
 from tidelog_controller.policies.leader_election import next_state
@@ -66,6 +68,7 @@ def elected(
 # Among the last-known members.
 
 
+@pytest.mark.rule("best-last-known-log-leads")
 def test_the_longest_log_in_the_newest_epoch_leads() -> None:
     logs = {1: log(9, (1, 0)), 2: log(7, (1, 0), (2, 5)), 3: log(8, (1, 0), (2, 5))}
     assert elected(leaderless(1, 2, 3), rebooted(1, 2, 3), logs) == 3
@@ -87,6 +90,7 @@ def test_an_eligible_member_counts_like_one_in_sync() -> None:
     assert elected(leaderless(1, eligible=(2,)), rebooted(1, 2), logs) == 2
 
 
+@pytest.mark.rule("every-write-sets-eligible-set")
 def test_an_unclean_election_leaves_nobody_eligible() -> None:
     state = leaderless(1, eligible=(2,))
     new = next_state(state, rebooted(1, 2), 4, BALANCED, logs={1: log(5), 2: log(5)})
@@ -95,6 +99,7 @@ def test_an_unclean_election_leaves_nobody_eligible() -> None:
     assert new.eligible == ()
 
 
+@pytest.mark.rule("best-last-known-log-leads")
 def test_nobody_is_elected_while_a_last_known_member_is_away() -> None:
     state = leaderless(1, eligible=(2,))
     assert needs_descriptions(state, rebooted(1, 3), BALANCED, None) == ()
@@ -147,6 +152,7 @@ def test_a_member_that_came_back_empty_counts_as_an_empty_log() -> None:
 # Outside of them.
 
 
+@pytest.mark.rule("best-last-known-log-leads")
 def test_a_log_outside_the_set_that_extends_the_best_leads() -> None:
     logs = {1: log(5, (1, 0)), 3: log(8, (1, 0), (2, 6))}
     assert elected(leaderless(1), rebooted(1, 3), logs) == 3
@@ -157,6 +163,7 @@ def test_the_longest_of_those_that_extend_the_best_leads() -> None:
     assert elected(leaderless(1), rebooted(1, 3, 4), logs) == 4
 
 
+@pytest.mark.rule("best-last-known-log-leads")
 def test_a_newer_log_outside_the_set_that_parted_from_the_best_does_not_lead() -> None:
     """A deposed leader's tail must not beat a committed record: its epoch 1 ends at 4."""
     logs = {1: log(5, (1, 0)), 3: log(9, (1, 0), (3, 4))}
@@ -185,6 +192,7 @@ def test_a_broker_outside_the_set_without_a_replica_holds_nothing_up() -> None:
 # Manual recovery and consent.
 
 
+@pytest.mark.rule("best-last-known-log-leads")
 def test_manual_recovery_waits_for_consent() -> None:
     logs = {1: log(5, (1, 0))}
     assert needs_descriptions(leaderless(1), rebooted(1), MANUAL, None) == ()
@@ -216,6 +224,7 @@ def test_consent_to_live_replicas_passes_over_a_log_that_cannot_be_read() -> Non
 # Unclean leader election.
 
 
+@pytest.mark.rule("unclean-election-needs-permission")
 def test_where_the_topic_allows_it_the_best_live_log_leads_at_once() -> None:
     logs = {2: log(5, (1, 0)), 3: log(9, (1, 0))}
     assert elected(leaderless(1), rebooted(2, 3), logs, UNCLEAN) == 3

@@ -50,6 +50,7 @@ def removal(case: Case, removed: list[int]) -> tuple[Plan, Replicas, list[int]]:
     return plan, applied(case.assignment, plan), rest
 
 
+@pytest.mark.rule("brokers-added-and-removed")
 @given(removals(RACKS))
 def test_removed_brokers_hold_nothing(given_removal: tuple[Case, list[int]]) -> None:
     case, removed = given_removal
@@ -86,6 +87,7 @@ def test_brokers_that_were_balanced_still_are(given_removal: tuple[Case, list[in
     assert unevenness(leaders(after, rest)) <= 1
 
 
+@pytest.mark.rule("placement-uses-racks")
 @given(removals(RACKS))
 def test_partitions_that_were_spread_over_racks_still_are(
     given_removal: tuple[Case, list[int]],

@@ -250,6 +250,7 @@ def test_what_was_not_handed_over_in_time_is_forgotten_when_others_ask() -> None
     assert driver.state(0).leader == driver.state(0).replicas[0] == leader
 
 
+@pytest.mark.rule("last-request-applies")
 def test_who_asks_last_for_a_leader_has_the_last_word() -> None:
     driver = with_topic(1)
     leader, second, third = driver.state(0).replicas
@@ -386,6 +387,7 @@ def test_it_leads_what_nobody_else_can_until_somebody_can() -> None:
     assert driver.state(0).leader != broker
 
 
+@pytest.mark.rule("leadership-returns-above-threshold")
 def test_another_controller_keeps_a_broker_in_maintenance_from_leading() -> None:
     driver = with_topic()
     broker = driver.state(0).leader
@@ -409,6 +411,7 @@ def test_maintenance_that_stands_already_is_no_fault_and_ends_when_asked() -> No
     assert KEYS.maintenance(1) not in driver.store.items
 
 
+@pytest.mark.rule("last-request-applies")
 def test_maintenance_that_is_ended_while_it_is_waited_for_stays_ended() -> None:
     driver = with_topic(1)
     broker = driver.state(0).leader
@@ -427,6 +430,7 @@ def test_maintenance_that_is_ended_while_it_is_waited_for_stays_ended() -> None:
     assert "taken the broker out of maintenance again" in result.error.message
 
 
+@pytest.mark.rule("leadership-returns-above-threshold")
 def test_a_broker_in_maintenance_gets_no_leaders_of_one_that_fails_nor_of_a_new_topic() -> None:
     driver = with_topic(6)
     spared, failed, other = driver.state(0).replicas

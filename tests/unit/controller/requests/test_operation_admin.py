@@ -54,6 +54,7 @@ def test_an_operation_is_replied_when_its_key_is_written_and_not_before() -> Non
     assert operation_of(driver, request).operation_id == "op"
 
 
+@pytest.mark.rule("operation-key-commits-plan")
 def test_a_plan_is_written_in_chunks_before_the_operation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan_writing, "MOVES_PER_CHUNK", 2)
     driver = with_topic(5)
@@ -65,6 +66,7 @@ def test_a_plan_is_written_in_chunks_before_the_operation(monkeypatch: pytest.Mo
     assert written == [*(KEYS.operation_plan("op", n) for n in range(3)), KEYS.operation("op")]
 
 
+@pytest.mark.rule("operation-key-commits-plan")
 def test_what_a_controller_left_of_a_plan_without_an_operation_is_removed() -> None:
     driver = with_topic()
     taken: list[int] = []
@@ -90,6 +92,7 @@ def test_another_controller_goes_on_with_an_operation() -> None:
     assert state_of(driver) is OperationState.DONE
 
 
+@pytest.mark.rule("new-controller-continues-reassignments")
 @pytest.mark.parametrize("transactions", range(1, 9))
 def test_a_takeover_at_any_transaction_makes_every_move_once(
     transactions: int, monkeypatch: pytest.MonkeyPatch
@@ -141,6 +144,7 @@ def test_no_more_partitions_move_to_a_broker_at_once_than_may() -> None:
 # The same again, and others.
 
 
+@pytest.mark.rule("operation-key-commits-plan")
 def test_the_same_request_by_the_same_id_is_the_same_operation() -> None:
     driver = with_topic()
     driver.begin_operation(by_hand((0, (4, 1))), "op")
@@ -318,6 +322,7 @@ def test_a_balanced_cluster_is_rebalanced_by_nothing_and_at_once() -> None:
     assert state_of(driver) is OperationState.DONE
 
 
+@pytest.mark.rule("brokers-added-and-removed")
 def test_removed_brokers_hold_nothing_and_get_nothing_until_they_are_added_again() -> None:
     driver = with_topic(6)
     driver.begin_operation(RemovedBrokers((2,)), "op")

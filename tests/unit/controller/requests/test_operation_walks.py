@@ -292,6 +292,7 @@ def _a_chunk_is_a_move() -> Iterator[None]:
         yield
 
 
+@pytest.mark.rule("operation-key-commits-plan")
 @pytest.mark.timeout(240)
 @settings(max_examples=100, derandomize=True)
 @given(wanted=st.sampled_from(WANTED), fates=FATES, steps=st.lists(STEPS, min_size=3, max_size=12))

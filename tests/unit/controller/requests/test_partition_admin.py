@@ -61,6 +61,7 @@ def stop_after(driver: Driver, transactions: int) -> None:
 # Added ones.
 
 
+@pytest.mark.rule("partitions-added-and-removed")
 def test_added_partitions_get_replicas_and_leaders() -> None:
     driver = with_topic()
     request = driver.add_partitions(5)
@@ -132,6 +133,7 @@ def test_added_partitions_get_the_replicas_chosen_by_hand() -> None:
     assert [state.replicas for state in driver.states()[2:]] == [(3, 1), (2, 3)]
 
 
+@pytest.mark.rule("new-controller-continues-reassignments")
 def test_replicas_chosen_by_hand_are_kept_for_the_next_controller() -> None:
     driver = with_topic(2, factor=2)
     stop_after(driver, 1)
@@ -235,6 +237,7 @@ def test_the_clusters_own_topics_keep_their_partitions() -> None:
 # Removed ones.
 
 
+@pytest.mark.rule("partitions-added-and-removed")
 def test_removed_partitions_are_stopped_then_deleted_and_the_others_stay() -> None:
     driver = with_topic(4)
     kept = driver.states()[:2]
@@ -262,6 +265,7 @@ def test_clients_are_told_of_fewer_partitions_before_any_of_them_stops() -> None
     assert [state.leader != NO_LEADER for state in driver.states()] == [True] * 4
 
 
+@pytest.mark.rule("new-controller-continues-reassignments")
 def test_a_takeover_in_the_middle_of_a_removal_finishes_it() -> None:
     for transactions in (1, 2, 3):
         driver = with_topic(4)
@@ -325,6 +329,7 @@ def test_nothing_is_added_while_partitions_are_being_removed() -> None:
     assert code_of(driver, request) is ErrorCode.PARTITION_BUSY
 
 
+@pytest.mark.rule("partitions-added-and-removed")
 def test_a_partition_of_the_same_number_waits_until_returned_brokers_have_dropped_the_former() -> (
     None
 ):
@@ -407,6 +412,7 @@ def resigns(driver: Driver, partition: int) -> None:
     driver.store.put(key, encode_leader_and_isr(state.resigned(follower)))
 
 
+@pytest.mark.rule("partitions-added-and-removed")
 @pytest.mark.parametrize("taken_over", [False, True])
 def test_an_epoch_that_moves_on_after_the_removal_was_written_counts_too(
     taken_over: bool,

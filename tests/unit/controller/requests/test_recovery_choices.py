@@ -178,6 +178,7 @@ def test_a_choice_stands_until_its_broker_is_back_also_at_the_next_controller() 
     assert (leader(driver), consents(driver)) == (3, [])
 
 
+@pytest.mark.rule("last-request-applies")
 def test_of_two_choices_that_differ_the_later_stands() -> None:
     driver = down(config=MANUAL)
     reboot(driver, 1, end=9)

@@ -40,6 +40,7 @@ def test_the_trace_of_a_request_stands_in_its_intent_for_whoever_carries_it_out(
     assert decode_topic_deletion(intent).trace_id == "b2"
 
 
+@pytest.mark.rule("clients-retry-unready-leaders")
 def test_a_topic_is_replied_when_every_live_replica_has_acknowledged() -> None:
     driver = cluster(1, 2, 3)
     driver.brokers[2].mute = True
@@ -193,6 +194,7 @@ def test_a_request_before_everything_is_read_waits_for_it() -> None:
     assert driver.replies[9].error is None
 
 
+@pytest.mark.rule("new-controller-continues-elections")
 def test_a_takeover_in_the_middle_of_a_creation_finishes_it() -> None:
     driver = cluster(1, 2, 3)
     created: list[int] = []
@@ -339,6 +341,7 @@ def with_topic(*, partitions: int = 2) -> Driver:
     return driver
 
 
+@pytest.mark.rule("deleted-topic-stops-replicas")
 def test_a_deletion_stops_then_deletes_then_removes_the_topic() -> None:
     driver = with_topic()
     request = driver.delete_topic()
@@ -355,6 +358,7 @@ def test_a_deletion_stops_then_deletes_then_removes_the_topic() -> None:
     assert topic_keys(driver) == []
 
 
+@pytest.mark.rule("deleted-topic-stops-replicas")
 def test_keys_stay_until_every_live_replica_has_acknowledged_the_stop() -> None:
     driver = with_topic()
     driver.brokers[3].mute = True
@@ -385,6 +389,7 @@ def test_a_broker_that_refuses_to_delete_is_asked_again() -> None:
     assert topic_keys(driver) == []
 
 
+@pytest.mark.rule("returning-broker-drops-replicas")
 def test_a_broker_that_is_away_does_not_hold_a_deletion_up() -> None:
     driver = with_topic()
     driver.kill_broker(3)

@@ -94,6 +94,7 @@ async def test_a_listening_port_accepts() -> None:
     await server.wait_closed()
 
 
+@pytest.mark.rule("refused-connection-is-a-crash")
 async def test_a_port_without_a_process_refuses() -> None:
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
@@ -113,6 +114,7 @@ async def test_a_name_that_does_not_exist_is_unresolved(monkeypatch: pytest.Monk
     assert await TcpDialer().dial("broker-1:7500") is DialOutcome.UNRESOLVED
 
 
+@pytest.mark.rule("refused-connection-is-a-crash")
 @pytest.mark.parametrize("code", [socket.EAI_AGAIN, socket.EAI_FAIL])
 async def test_a_resolver_that_fails_says_nothing_of_the_broker(
     monkeypatch: pytest.MonkeyPatch, code: int

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from tidelog_controller.shell.controller_election import ControllerElection, Leadership
 from tidelog_controller.shell.controller_roster import ControllerRoster
 from tidelog_runtime.clock import SystemClock
@@ -40,6 +42,7 @@ async def elected(standing: list[asyncio.Task[Leadership]]) -> list[Leadership]:
     return [task.result() for task in standing if task.done()]
 
 
+@pytest.mark.rule("key-creator-is-controller")
 async def test_of_those_who_stand_at_once_one_is_elected() -> None:
     standing = candidates(3)
     assert len(await elected(standing)) == 1
@@ -47,6 +50,7 @@ async def test_of_those_who_stand_at_once_one_is_elected() -> None:
         task.cancel()
 
 
+@pytest.mark.rule("key-creator-is-controller")
 async def test_every_reign_has_an_epoch_and_a_key_of_its_own() -> None:
     standing = candidates(2)
     (first,) = await elected(standing)

@@ -99,6 +99,7 @@ def cannot_exchange(first: Path, second: Path) -> bool:  # noqa: ARG001
     return False
 
 
+@pytest.mark.rule("archive-commit-is-one-file")
 @pytest.mark.parametrize("exchanges", [True, False])
 @pytest.mark.parametrize(
     ("act", "before", "after"),
@@ -139,6 +140,7 @@ def test_a_commit_is_there_as_a_whole_or_not_at_all(
     assert outcomes == {2, 3}
 
 
+@pytest.mark.rule("archive-hour-exchanged-in-one-step")
 def test_a_swap_that_was_cut_short_is_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,6 +215,7 @@ def test_a_commit_that_is_missing_is_not_passed_over(tmp_path: Path, number: int
         log_at(tmp_path / "archive").load()
 
 
+@pytest.mark.rule("archive-commits-are-never-skipped")
 @pytest.mark.parametrize("kept", [0, 1, 2])
 def test_newest_commits_that_are_missing_are_told_by_their_files(tmp_path: Path, kept: int) -> None:
     """No later commit tells; what wrote next would archive their records again."""
@@ -242,6 +245,7 @@ def test_a_staged_file_and_what_readers_pass_over_need_no_commit(tmp_path: Path)
     assert log_at(root).recover() == []
 
 
+@pytest.mark.rule("archive-commits-are-never-skipped")
 @pytest.mark.parametrize("damage", [b"", b"{", None])
 def test_a_repair_continues_without_commits_that_are_damaged_or_missing(
     tmp_path: Path, damage: bytes | None
@@ -312,6 +316,7 @@ class BusyDirectory(Directory):
         return found
 
 
+@pytest.mark.rule("archive-counted-by-leader-epoch")
 @pytest.mark.parametrize("write", [add, merge])
 def test_state_and_files_are_of_one_moment(
     tmp_path: Path, write: Callable[[ArchiveLog], None]
@@ -358,6 +363,7 @@ def write_again(log: ArchiveLog) -> None:
     log.commit(Commit(staging, 0, (added,), removed=removed, keeps_removed=True))
 
 
+@pytest.mark.rule("archive-lost-files-are-restored")
 @pytest.mark.parametrize(
     ("act", "after", "aside"),
     [(remove, [], []), (write_again, ["a", "c"], ["b", "unknown"])],

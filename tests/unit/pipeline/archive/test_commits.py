@@ -59,6 +59,7 @@ def test_a_compaction_takes_the_place_of_an_hour_and_adds_no_rows() -> None:
     assert found.rows[LOG] == 30
 
 
+@pytest.mark.rule("archive-records-known-without-checkpoint")
 def test_records_that_are_there_are_known_by_their_epoch() -> None:
     """After an unclean election other records have their offsets, in a later epoch."""
     wanted = [(LOG, Span(12, 20)), (LogId("sea", "id-2", 0), Span(0, 99))]
@@ -88,6 +89,7 @@ def test_removed_files_are_gone_and_their_rows_are_expired_or_lost() -> None:
     assert found.lost == {LOG: GoneRows(LOG, 4, (Span(10, 15),))}
 
 
+@pytest.mark.rule("archive-damage-is-error-or-gap")
 def test_damaged_offsets_are_neither_read_nor_archived_until_a_commit_has_read_them() -> None:
     found = state()
     found.apply(
@@ -168,6 +170,7 @@ def test_what_a_later_release_has_written_is_not_taken_for_damaged() -> None:
         assert not isinstance(told.value, DamagedCommitError)
 
 
+@pytest.mark.rule("archive-commits-are-never-skipped")
 def test_no_flipped_bit_passes_for_another_commit() -> None:
     commit = batch(7, Span(0, 10), {3: Span(0, 10)})
     text = commit_to_json(commit)

@@ -1,5 +1,7 @@
 from datetime import UTC, datetime
 
+import pytest
+
 from tidelog_pipeline.archive.commits import AddedFile, ArchiveState
 from tidelog_pipeline.archive.compaction import HOUR_MS, hours_to_compact
 
@@ -17,6 +19,7 @@ def chosen(found: ArchiveState, now_ms: int = ENDS_MS + HOUR_MS) -> list[tuple[s
     return [(hour.path, hour.rows, hour.file_count) for hour in hours]
 
 
+@pytest.mark.rule("archive-hour-exchanged-in-one-step")
 def test_an_hour_of_small_files_becomes_as_few_as_hold_it() -> None:
     assert chosen(state(10, 20, 30)) == [(HOUR, 30, 1)]
     assert chosen(state(10, 49, 95)) == [(HOUR, 30, 2)]
@@ -32,6 +35,7 @@ def test_an_hour_may_have_late_records_for_a_while() -> None:
     assert chosen(state(10, 20), ENDS_MS + HOUR_MS - 1) == []
 
 
+@pytest.mark.rule("archive-hour-exchanged-in-one-step")
 def test_what_has_no_hour_is_left_as_it_is() -> None:
     for times in ("date=+55840-01-01/hour=00", "date=__HIVE_DEFAULT_PARTITION__/hour=10"):
         path = f"topic=sea/{times}"

@@ -49,6 +49,7 @@ def test_a_run_ends_unless_it_is_to_go_on() -> None:
     assert (config.compaction, config.strict) == (False, False)
 
 
+@pytest.mark.rule("jobs-configured-like-services")
 def test_one_file_tells_all_actions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "archive.toml"
     file.write_text(
@@ -142,6 +143,7 @@ def test_a_range_that_cannot_be_is_told(topics: list[str], since: str, problem: 
         range_options(topics, since, "latest")
 
 
+@pytest.mark.rule("jobs-configured-like-services")
 def test_a_loss_names_the_flags_that_there_are() -> None:
     error = DataLossError([f"{TopicPartition('sea', 0)}: offsets 0 to 9 are gone"])
     said = by_flags(error.message, RunConfig.in_terms_of_flags)

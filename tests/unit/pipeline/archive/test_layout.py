@@ -72,6 +72,7 @@ def test_a_new_archive_has_its_state_beside_the_table(tmp_path: Path) -> None:
     assert list((tmp_path / "archive").iterdir()) == []
 
 
+@pytest.mark.rule("archive-table-holds-committed-files")
 @pytest.mark.parametrize("step", ["rename", "sync_directory", None])
 def test_an_archive_of_a_former_release_is_migrated_wherever_that_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str | None
@@ -123,6 +124,7 @@ def test_an_archive_to_which_a_former_release_wrote_again_is_rejected(tmp_path: 
         pass
 
 
+@pytest.mark.rule("archive-table-holds-committed-files")
 def test_a_table_without_its_state_directory_is_rejected(tmp_path: Path) -> None:
     """A run would archive everything a second time."""
     root = tmp_path / "archive"

@@ -61,6 +61,7 @@ def test_a_log_is_read_in_few_ranges_however_many_rows_are_missing_here_and_ther
     assert all(any(r.first <= s.first < r.end for r in read) for s in spans)
 
 
+@pytest.mark.rule("archive-lost-files-are-restored")
 @pytest.mark.parametrize(
     ("rows", "restored", "now", "offsets"),
     [

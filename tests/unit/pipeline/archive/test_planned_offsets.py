@@ -47,6 +47,7 @@ def test_what_is_of_another_form_is_told(text: bytes) -> None:
         offsets_of(text, "offsets/3")
 
 
+@pytest.mark.rule("archive-plans-taken-from-checkpoint")
 def test_a_micro_batch_reads_from_where_the_one_before_ended() -> None:
     assert planned_ranges(offsets(10, 20), offsets(15, 20), {}) == {log(0): Planned(10, 15)}
 
@@ -70,6 +71,7 @@ def test_a_first_that_is_repeated_when_its_log_begins_later_has_what_its_rows_te
     assert planned_ranges(None, offsets(10), {log(0): 12}) == {log(0): Planned(None, 10)}
 
 
+@pytest.mark.rule("archive-plans-taken-from-checkpoint")
 def test_a_new_log_is_read_from_where_its_micro_batch_says() -> None:
     assert planned_ranges(offsets(10), offsets(10, 5, begun={1: 0}), {}) == {log(1): Planned(0, 5)}
     again = offsets(4, topic_id="id-2", begun={0: 1})
@@ -89,6 +91,7 @@ def test_of_a_log_that_lost_its_beginning_what_is_left_is_read() -> None:
     assert planned_ranges(offsets(10), offsets(30, begun={0: 15}), {}) == {log(0): Planned(15, 30)}
 
 
+@pytest.mark.rule("archive-plans-taken-from-checkpoint")
 def test_what_is_read_again_after_a_cut_was_planned_where_there_was_nothing_new() -> None:
     grown_again = StagedRows("f", log(0), 4, 10, 0, 40, 49)
     read = read_ranges([grown_again], ends_of(offsets(50, 20)))

@@ -53,6 +53,7 @@ def test_a_hole_is_for_a_repair_where_files_that_no_commit_names_may_have_it() -
         assert advice in problem
 
 
+@pytest.mark.rule("archive-counted-by-leader-epoch")
 @pytest.mark.parametrize(
     ("files", "in_log", "in_archive", "told"),
     [

@@ -33,6 +33,7 @@ def test_rows_that_the_driver_does_not_see_are_an_error() -> None:
             check_whole(9, staged, "/data")
 
 
+@pytest.mark.rule("archive-plans-taken-from-checkpoint")
 def test_all_offsets_that_were_planned_count_as_read() -> None:
     planned = {LOG: Planned(8, 21), OTHER: Planned(5, 6)}
     assert read_ranges(ROWS, planned) == [
@@ -55,6 +56,7 @@ def test_an_epoch_is_not_claimed_where_its_rows_were_left_out() -> None:
     assert found == [ReadRange(LOG, Span(8, 21), 4, 0, {4: Span(16, 21)})]
 
 
+@pytest.mark.rule("archive-plans-taken-from-checkpoint")
 @pytest.mark.parametrize("planned", [{OTHER: Planned(0, 99)}, {LOG: Planned(0, 19)}])
 def test_rows_that_nobody_planned_are_an_error(planned: dict[LogId, Planned]) -> None:
     with pytest.raises(TidelogError, match="offset 19 of sea/0"):

@@ -143,6 +143,7 @@ def test_another_form_is_refused() -> None:
         form_in_force(FORMS[1], FORMS[0])
 
 
+@pytest.mark.rule("archive-values-converted-or-kept")
 def test_a_schema_that_no_value_has_is_told_with_what_is_wrong_with_the_first() -> None:
     samples = [("sea/0 offset 7", b'{"id": "x"}'), ("sea/0 offset 8", b"{")]
     with pytest.raises(OptionError, match=r"none of 2 .* at sea/0 offset 7: field id is a string"):

@@ -27,6 +27,7 @@ def test_a_rollup_is_of_days() -> None:
     )
 
 
+@pytest.mark.rule("jobs-configured-like-services")
 @pytest.mark.parametrize(
     ("argv", "problem"),
     [

@@ -1,5 +1,7 @@
 from datetime import date
 
+import pytest
+
 from tidelog_pipeline.lag.days import DAY_MS, Days, day_of, incomplete_days, start_ms
 
 FIRST, LAST = date(2026, 11, 21), date(2026, 11, 22)
@@ -13,6 +15,7 @@ def test_days_are_those_of_utc_and_both_ends_are_part() -> None:
     assert day_of(DAYS.start_ms - 1) == date(2026, 11, 20)
 
 
+@pytest.mark.rule("lag-levels-computed-from-samples")
 def test_a_day_that_began_before_the_oldest_record_lacks_samples() -> None:
     assert incomplete_days(DAYS, [start_ms(FIRST) - 1]) == []
     assert incomplete_days(DAYS, [start_ms(FIRST) - 1, start_ms(FIRST)]) == [FIRST]

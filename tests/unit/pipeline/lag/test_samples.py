@@ -65,6 +65,7 @@ def test_what_a_leader_does_not_know_is_left_out() -> None:
     assert (sample.lag_records, sample.lag_ms, sample.in_sync) == (None, None, False)
 
 
+@pytest.mark.rule("lag-measured-to-present-end")
 def test_a_querys_lag_is_measured_by_where_the_log_ends_now() -> None:
     leaders = leaders_of([state(2, 5)])
     places = [QueryPlace("copy", SEA, 480), QueryPlace("copy", TopicPartition("sea", 9), 1)]

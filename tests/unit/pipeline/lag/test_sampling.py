@@ -74,6 +74,7 @@ def times_written(cluster: FakeCluster) -> list[int]:
     return [json.loads(value or b"")["at_ms"] for value in cluster.partition(TOPIC).values()]
 
 
+@pytest.mark.rule("lag-sampling-outlives-failed-writes")
 async def test_it_looks_on_while_the_topic_cannot_be_written(cluster: FakeCluster) -> None:
     states = SilentCluster()
     async with writer_to(cluster, LONG_MS) as writer:
@@ -89,6 +90,7 @@ async def test_it_looks_on_while_the_topic_cannot_be_written(cluster: FakeCluste
     assert writer.unwritten == 0
 
 
+@pytest.mark.rule("lag-sampling-outlives-failed-writes")
 async def test_what_is_not_written_in_time_is_logged_and_what_comes_later_is_written(
     cluster: FakeCluster,
 ) -> None:
@@ -117,6 +119,7 @@ async def test_a_number_of_rounds_that_are_not_all_written_is_a_failure(
         await job._sample(config, SystemClock())
 
 
+@pytest.mark.rule("lag-sampling-outlives-failed-writes")
 async def test_so_many_wait_and_no_more(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,6 +136,7 @@ async def test_so_many_wait_and_no_more(
     assert (writer.unwritten, len(times_written(cluster))) == (2, 2)
 
 
+@pytest.mark.rule("lag-sampling-outlives-failed-writes")
 async def test_it_ends_once_the_topic_is_gone(cluster: FakeCluster) -> None:
     states = SilentCluster()
     async with writer_to(cluster, 100) as writer:
