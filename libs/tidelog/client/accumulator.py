@@ -42,7 +42,7 @@ from tidelog.record_batch import EncodedRecords
 from tidelog.request_bounds import MAX_PRODUCE_BATCHES, MAX_PRODUCE_PARTITIONS
 from tidelog.rpc.trace_context import Metadata
 
-# While a partition has batches in flight, an idempotent producer sends so many more together.
+# While a partition has batches in flight, an idempotent producer sends this many more together.
 SHARED_BATCHES = 3
 
 

@@ -68,7 +68,7 @@ class ResizedTopic:
 
     - `partitions`: the number of partitions that were added or removed, or in a dry run would be.
     - `assignment`: the new replicas, from a dry run of an addition.
-    - `brokers`: the brokers that hold what would be deleted, from a dry run.
+    - `brokers`: the brokers that hold the partitions to delete, from a dry run.
     """
 
     partitions: int

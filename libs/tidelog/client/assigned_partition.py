@@ -20,7 +20,8 @@ class Assigned:
 
     - `position`: the next offset for the user; None: to be found, as `reset` says.
     - `fetch_offset`: the next offset to fetch; all offsets between are in `buffered`.
-    - `generation`: increases with every seek; an answer to an older generation is dropped.
+    - `generation`: increases with every seek, and when a fetch is given up. An answer to an older
+      generation is dropped.
     - `end_offset`: nothing is fetched from this offset on; None: no limit.
     - `buffered_bytes`: decompressed size of `buffered`.
     - `expansion`: decompressed size over wire size of the last answer.

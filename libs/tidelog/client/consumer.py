@@ -54,7 +54,7 @@ from tidelog.rpc.trace_context import captured
 DEFAULT_MAX_RECORDS = 500
 DEFAULT_MAX_BATCHES = 64
 DEFAULT_POLL_TIMEOUT_MS = 1_000
-# A poll returns early once it has opened batches for so long, so that other tasks run.
+# A poll returns early once it has opened batches for this long, so that other tasks run.
 TAKING_MS = 20
 
 _log = logging.getLogger(__name__)

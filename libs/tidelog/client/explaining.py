@@ -59,7 +59,7 @@ from tidelog.v1 import broker_pb2
 DEFAULT_TIMEOUT_MS = 2_000
 # Pause between two queries about a replica that lags, to measure how fast it catches up.
 RATE_SAMPLE_MS = 500
-# If no controller reports partitions, the metadata of so many brokers is queried.
+# If no controller reports partitions, the metadata of this many brokers is queried.
 MAX_METADATA_ATTEMPTS = 3
 # Maximum number of gateways to probe that no controller has heard lately.
 MAX_DIALED_GATEWAYS = 20

@@ -78,9 +78,9 @@ class Fetched(NamedTuple):
 
 
 class FetchState:
-    """Bound: a partition fetches nothing while it holds half of its share of `prefetch_bytes`, and
-    never more than fills its share, in decompressed bytes. From an answer beyond its share one
-    batch is kept, and the rest is fetched again."""
+    """Bound: a partition fetches nothing while it holds more than half of its share of
+    `prefetch_bytes`, and never more than fills its share, in decompressed bytes. Of an answer
+    beyond its share one batch is kept, and the rest is fetched again."""
 
     def __init__(
         self,

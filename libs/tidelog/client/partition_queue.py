@@ -31,7 +31,7 @@ class Idempotence(enum.Enum):
 
 @dataclass(slots=True)
 class PartitionQueue:
-    """Sealed batches of one partition that are not in flight, and the state of its delivery."""
+    """Sealed batches of one partition that are not in flight, and the state of their delivery."""
 
     partition: TopicPartition
     # None: batches carry no sequence.

@@ -140,8 +140,8 @@ async def _accepted(
 
 
 def new_callers(limits: CallerLimits) -> Callers:
-    """Returns the callers of one process. A limit that an address reaches is logged once, until the
-    address is below it again."""
+    """Returns the callers of one process. A limit that an address reaches is logged once until the
+    address has left it (`caller_limits`)."""
     return Callers(limits, _log_limit)
 
 

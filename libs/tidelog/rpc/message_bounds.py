@@ -24,7 +24,7 @@ CHEAP_INTERNAL_BYTES = 2 * request_bounds.MAX_ENTRIES_PER_REQUEST
 MAX_FIELDS = 16_000
 # A nested message shorter than this is not walked, because its size bounds its fields.
 _SHORT_BYTES = 128
-# Checking so many entries takes two milliseconds.
+# Checking this many entries takes two milliseconds.
 ENTRIES_PER_SLICE = 1_000
 
 _INTERNAL_SERVICES = ("tidelog.v1.Replica", "tidelog.v1.ControllerService")

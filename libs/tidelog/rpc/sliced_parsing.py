@@ -18,10 +18,10 @@ from tidelog import request_bounds
 from tidelog.rpc.list_limits import ListField, MessageLists, check_lists, lists_of
 from tidelog.wire_fields import BYTES, MalformedMessageError, count_varints, walk_fields
 
-# A slice of so many fields, or of so many bytes, takes about two milliseconds.
+# A slice with this many fields, or bytes, takes about two milliseconds.
 FIELDS_PER_SLICE = 1_000
 BYTES_PER_SLICE = 256 << 10
-# Parsing and counting an entry with nested lists takes as long as so many fields.
+# Parsing and counting an entry with nested lists takes as long as this many fields.
 _FIELDS_PER_LISTS = 4
 # Parsing copies a portion twice. A larger portion is copied in one slice, and parsed in the next.
 COPIED_BYTES = 1 << 20

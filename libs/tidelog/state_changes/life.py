@@ -24,8 +24,8 @@ from tidelog.state_changes.event import (
 from tidelog.state_changes.gaps import Memories, with_gaps
 from tidelog.state_changes.grouping import TOPIC_KINDS, of_one_change
 
-# A partition's trace includes events of brokers, controllers and the store from so long before its
-# first event: the longest lease is a minute.
+# A partition's trace includes events of brokers, controllers and the store from this time before
+# its first event: the longest lease is a minute.
 CAUSE_WINDOW_MS = 60_000
 
 CONTROLLER_KINDS = (
