@@ -422,8 +422,8 @@ class Accumulator:
         queue.gone = error
         if self._idempotence is not Idempotence.GIVEN:
             # Its sequences end with the partition. No later batch continues them, and none uses
-            # them again under this identity: a leader that has yet to learn of the end would treat
-            # that as a duplicate.
+            # them again under this identity, because a leader that does not know of the end yet
+            # would answer it as a duplicate.
             numbering, queue.numbering = queue.numbering, None
             if numbering and not numbering.named and numbering.identity == self._identity:
                 self._identity = None
@@ -478,7 +478,7 @@ class Accumulator:
         return queue
 
     def _expire(self, queue: PartitionQueue, now_ms: int) -> list[SealedBatch]:
-        # The queue is sorted by number, and therefore by deadline.
+        # Sorted by number, and so by deadline, except batches moved from a removed partition.
         expired: list[SealedBatch] = []
         while queue.waiting and queue.waiting[0].deadline_ms <= now_ms:
             expired.append(queue.waiting.popleft())

@@ -95,8 +95,8 @@ class Assigned:
         self.continuity.resume(read_epoch)
 
     def begin_anew(self, topic_id: str) -> None:
-        """Another topic has the name: its epochs are its own, and neither the former's
-        records nor its failures say anything of it."""
+        """Resets the state for another topic of the name, which has epochs of its own. Records and
+        failures of the previous topic do not count."""
         self.topic_id = topic_id
         self.newest_epoch = NO_EPOCH
         self.continuity = Continuity()

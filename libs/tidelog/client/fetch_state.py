@@ -196,7 +196,7 @@ class FetchState:
             self.errors.add(assigned, error)
             return False
         if leader.leader_epoch < assigned.newest_epoch:
-            # Records of a newer leader have been read: this one has been deposed.
+            # Records of a newer leader have been read, so this leader is deposed.
             if not assigned.route.stale:
                 assigned.route.failed(leader, now_ms, self._backoff, stale=True)
             return False
@@ -389,8 +389,8 @@ class FetchState:
             # The records that were read are no longer kept, so there is nothing to compare.
             assigned.continuity.forget()
             return
-        # The fetch named the epoch that is known here, which a leader of another refuses.
-        # An answer to an error need not tell its epoch (0); where it does, it is held to it.
+        # The fetch had the epoch that is known here; a leader of another epoch rejects it. An
+        # answer with an error may have no epoch (0); if it has one, that is checked.
         told_epoch = answer.leader_epoch or leader.leader_epoch
         believed = told_epoch >= max(leader.leader_epoch, assigned.newest_epoch)
         assigned.out_of_range += believed

@@ -64,8 +64,8 @@ class Continuity:
         self.leader_epoch = max(leader_epoch, self.leader_epoch)
 
     def resume(self, read_epoch: int) -> None:
-        """Continues after another consumer. The record before the next offset
-        was written in this epoch. The leader of that epoch has it."""
+        """Continues after another consumer. The record before the next offset was written in this
+        epoch, and the leader of that epoch has it."""
         self.last = None
         self.read_epoch = self.leader_epoch = read_epoch
 
@@ -81,7 +81,7 @@ class Continuity:
         return next_offset - 1
 
     def compare(self, batches: Sequence[Batch]) -> Found:
-        """`batches` as they came from `first_offset`."""
+        """Compares fetched batches with the last one. `batches`: from `first_offset` on."""
         if not batches:
             return Found.NOTHING
         return Found.SAME if self._is_last(batches[0].header) else Found.OTHER

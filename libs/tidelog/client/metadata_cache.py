@@ -223,7 +223,7 @@ def _joined(known: KnownTopic, told: KnownTopic) -> KnownTopic:
         elif leader.leader_epoch > leaders[partition].leader_epoch:
             leaders[partition] = leader
     newer = told if told.revision >= known.revision else known
-    # Who does not tell the revision may be behind, and partitions are seldom removed.
+    # An answer without a revision may be behind, and partitions are rarely removed.
     most = max(known.partitions, told.partitions)
     partitions = most if told.revision == known.revision else newer.partitions
     return KnownTopic(
