@@ -42,7 +42,7 @@ class CreatedTopic:
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """`before`, `after`: effective values; empty: no value."""
+    """Change of one key. `before`, `after`: effective values; empty: no value."""
 
     key: str
     before: str
@@ -80,8 +80,8 @@ class ResizedTopic:
 
 @dataclass(frozen=True, slots=True)
 class RecoveredPartition:
-    """`error`: None if the partition has a leader; REQUEST_TIMED_OUT if it has none yet: the
-    consent remains in effect."""
+    """Result of one partition's recovery. `error`: None if it has a leader; REQUEST_TIMED_OUT if it
+    has none yet, while the consent remains in effect."""
 
     partition: int
     error: TidelogError | None

@@ -158,7 +158,8 @@ def _may_change(answer: Response) -> bool:
 
 
 def no_answer(problem: str, *, sent: bool) -> TidelogError:
-    """`sent`: whether a request for a change was sent, and may have been carried out."""
+    """Returns the error of a request without an answer. `sent`: whether a change was requested,
+    and may have been carried out."""
     check = "then look whether it was carried out after all" if sent else "nothing was changed"
     return TidelogError(
         ErrorCode.REQUEST_TIMED_OUT,

@@ -50,7 +50,11 @@ class ControllerProcessDescription:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """`controller`: None if no active one is known. `controllers`: all live ones, ordered by id."""
+    """Brokers and controllers of a cluster.
+
+    - `controller`: None if no active one is known.
+    - `controllers`: all live ones, ordered by id.
+    """
 
     cluster_id: str
     controller: ControllerDescription | None

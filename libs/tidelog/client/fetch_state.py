@@ -78,7 +78,9 @@ class Fetched(NamedTuple):
 
 
 class FetchState:
-    """Bound: a partition fetches nothing while it holds more than half of its share of
+    """Positions, buffers and errors of the assigned partitions.
+
+    Bound: a partition fetches nothing while it holds more than half of its share of
     `prefetch_bytes`, and never more than fills its share, in decompressed bytes. Of an answer
     beyond its share one batch is kept, and the rest is fetched again."""
 
@@ -341,7 +343,8 @@ class FetchState:
         stale: bool,
         answer: Fetched | None = None,
     ) -> None:
-        """`answer`: the result that came with the error; None if the leader did not answer."""
+        """Handles the error of a fetch. `answer`: the result that came with it; None if the leader
+        did not answer."""
         assigned = want.assigned
         if assigned.generation != want.generation:
             return

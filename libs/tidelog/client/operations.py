@@ -86,7 +86,11 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """`kind`: such as "rebalance"; `state`: running, cancelling, done, cancelled or failed."""
+    """An operation.
+
+    - `kind`: such as "rebalance".
+    - `state`: running, cancelling, done, cancelled or failed.
+    """
 
     operation_id: str
     kind: str
@@ -150,7 +154,8 @@ class LeaderChange:
 
 @dataclass(frozen=True, slots=True)
 class RestartFinding:
-    """`effect`: unavailable, under_min_isr, last_replica or leader_moves."""
+    """A partition that a restart affects. `effect`: unavailable, under_min_isr, last_replica or
+    leader_moves."""
 
     topic: str
     partition: int
@@ -160,7 +165,7 @@ class RestartFinding:
 
 @dataclass(frozen=True, slots=True)
 class RestartCheck:
-    """`safe`: no partition becomes unavailable or falls below min ISR."""
+    """Effects of a restart. `safe`: no partition becomes unavailable or falls below min ISR."""
 
     safe: bool
     unavailable: int
@@ -303,7 +308,7 @@ def leaders_from_wire(wire: Iterable[pb.LeaderResult]) -> list[LeaderChange]:
 def restart_from_wire(
     wire: pb.CheckRestartResponse, findings: Sequence[pb.RestartFinding]
 ) -> RestartCheck:
-    """`findings`: from all pages."""
+    """Converts the effects of a restart. `findings`: from all pages."""
     return RestartCheck(
         wire.safe,
         wire.unavailable,

@@ -44,7 +44,8 @@ class _Pending(NamedTuple):
 
 
 class _Moved(NamedTuple):
-    """`others`: the records that could not be sent to another partition; None: all could."""
+    """Records were moved. `others`: those that could not be sent to another partition; None: all
+    could."""
 
     others: Shipment | None
 

@@ -45,7 +45,8 @@ Told = Answers[list[ProducerPosition]]
 
 
 class TakenEpoch(NamedTuple):
-    """`partition_counts`: by topic, the number of partitions that all holders place records on."""
+    """An epoch of a name. `partition_counts`: by topic, the number of partitions that all holders
+    place records on."""
 
     identity: Identity
     partition_counts: Mapping[str, int]

@@ -36,8 +36,11 @@ MAX_BATCHES_PER_POLL = 8
 
 
 class Published(NamedTuple):
-    """`events`: the events of the scope in the topic, possibly with duplicates. `notes`: sentences
-    about parts of the topic that were not read, and why."""
+    """Events from the topic.
+
+    - `events`: those of the scope, possibly with duplicates.
+    - `notes`: sentences about parts of the topic that were not read, and why.
+    """
 
     events: list[StateChange]
     notes: tuple[str, ...]
@@ -100,7 +103,7 @@ class _Span(NamedTuple):
 
 
 class _Reader:
-    """`events` and `notes` can be read at any time."""
+    """Reads the topic. `events` and `notes` can be read at any time."""
 
     def __init__(self, consumer: Consumer, scope: TraceScope, max_events: int) -> None:
         self.events: list[StateChange] = []

@@ -15,8 +15,10 @@ RECORDS_PER_CHECK = 1_000
 
 
 class RecordTaking:
-    """`failed`: called with the error (INVALID_BATCH) of a partition whose next batch cannot be
-    opened. It closes the partition; others are read on."""
+    """Takes records for one consumer.
+
+    `failed`: called with the error (INVALID_BATCH) of a partition whose next batch cannot be
+    opened. It closes the partition; the others are still read."""
 
     def __init__(self, failed: Callable[[Assigned, TidelogError], None]) -> None:
         self.failed = failed

@@ -25,8 +25,11 @@ class ToldStates:
 
 
 class ServiceStates:
-    """`addresses`: of some services, which name the others. `connect`: creates the connections of
-    one query, so that none is kept to a service that is gone."""
+    """Reads the states of services.
+
+    - `addresses`: of some services, which name the others.
+    - `connect`: creates the connections of one query, so that none is kept to a service that is
+      gone."""
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ MAX_IDLE_TURNS = 100
 
 
 class TopicTurns:
-    """Bound: one turn for each topic with a caller, and MAX_IDLE_TURNS more."""
+    """Turns by topic: one for each topic with a caller, and MAX_IDLE_TURNS more at most."""
 
     def __init__(self) -> None:
         self._turns: dict[str, Turn] = {}

@@ -37,9 +37,11 @@ class _TopicIdPartition(NamedTuple):
 
 @dataclass(slots=True)
 class _Epochs:
-    """`reached`: the newest epochs, ascending, in which records were acknowledged or read. Several
-    are kept, because a leader may answer before metadata says that its election was unclean.
-    `told`: the last unclean epoch that was reported."""
+    """Epochs of one partition.
+
+    - `reached`: the newest epochs, ascending, in which records were acknowledged or read. Several
+      are kept, because a leader may answer before metadata says that its election was unclean.
+    - `told`: the last unclean epoch that was reported."""
 
     reached: list[_Reached] = field(default_factory=list)
     told: int = NO_EPOCH

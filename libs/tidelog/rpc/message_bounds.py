@@ -146,8 +146,10 @@ def _count(data: bytes, start: int, end: int, descriptor: Descriptor, left: int)
 
 
 class _FieldCheck(NamedTuple):
-    """`check` raises INVALID_REQUEST, and returns the entries of the field in this message.
-    `of_messages`: the entries are messages, which are checked in their turn."""
+    """Check of one field.
+
+    - `check`: raises INVALID_REQUEST, and returns the entries of the field in this message.
+    - `of_messages`: the entries are messages, which are checked in their turn."""
 
     check: Callable[[Message], Collection[Any]]
     of_messages: bool
@@ -164,7 +166,7 @@ def check_message(message: Message) -> None:
 
 
 def check_in_slices(message: Message) -> Iterator[None]:
-    """`check_message` that yields after every ENTRIES_PER_SLICE entries, nested ones included, so
+    """As `check_message`, but yields after every ENTRIES_PER_SLICE entries, nested ones included, so
     that the caller can let other tasks run. A Produce request is checked without a pause, within
     the milliseconds that its own limit allows: the producer's next one must not overtake it."""
     name = message.DESCRIPTOR.full_name

@@ -23,7 +23,7 @@ class LogLines:
     """Takes lines of log files, in any order, and counts those that it leaves out."""
 
     def __init__(self, scope: TraceScope = _WHOLE, max_events: int = MAX_EVENTS) -> None:
-        """`scope`: other events are dropped at once."""
+        """Creates an empty collection for a scope; other events are dropped at once."""
         self._scope = scope
         self._max_events = max_events
         # A heap with the oldest event first. The line number decides between events of one time.
