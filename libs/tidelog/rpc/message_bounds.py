@@ -166,8 +166,8 @@ def check_message(message: Message) -> None:
 
 
 def check_in_slices(message: Message) -> Iterator[None]:
-    """As `check_message`, but yields after every ENTRIES_PER_SLICE entries, nested ones included, so
-    that the caller can let other tasks run. A Produce request is checked without a pause, within
+    """As `check_message`, but yields after every ENTRIES_PER_SLICE entries, nested ones included,
+    so that the caller can let other tasks run. A Produce request is checked without a pause, within
     the milliseconds that its own limit allows: the producer's next one must not overtake it."""
     name = message.DESCRIPTOR.full_name
     limit = request_bounds.total_entries_limit(name)
