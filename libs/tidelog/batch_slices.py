@@ -34,7 +34,7 @@ from tidelog.v1 import record_batch_pb2
 
 # Records of a slice. Python makes their objects in about ten milliseconds.
 SLICE_RECORDS = 16_384
-# A batch that takes more than this to open is opened off the event loop.
+# A batch with more than this is decoded in a thread, not on the event loop.
 CHEAP_RECORDS = 4_096
 CHEAP_BYTES = 256 << 10
 # Headers that are decoded on an event loop. Each is several objects; this many take a few
@@ -129,7 +129,7 @@ def possible_headers(batch: Batch, limit: int) -> int:
     """Returns an upper bound of the batch's headers without decompressing it.
 
     It is half of their number in one case: all headers are empty and belong to the first record.
-    Headers of an uncompressed batch are counted, up to `limit + 1`.
+    Headers of a large uncompressed batch are counted, up to `limit + 1`.
     """
     size = decoded_size(batch)
     if batch.header.codec != Codec.NONE or size <= _FEW_HEADERS_BYTES:

@@ -18,7 +18,7 @@ from tidelog.model import NO_OFFSET, LeaderHint
 
 
 class ErrorCode(enum.IntEnum):
-    """`errors.proto` documents each."""
+    """The error codes. `errors.proto` documents each."""
 
     INTERNAL = 1
     INVALID_REQUEST = 2

@@ -63,7 +63,7 @@ MAX_REPLICAS_PER_PARTITION = 1_000
 # Partitions that one ReportDisk request names.
 MAX_FAILING_LEADERSHIPS = 1_000
 # Ranges that one ReplicaFetch request reports; batches of one range, and segments that hold them;
-# and bytes of their records, which a leader fetches to replace what it cannot read. One batch may
+# and bytes of their records, which a leader copies to replace what it cannot read. One batch may
 # have as many bytes, which is the highest max_batch_bytes.
 MAX_REPORTED_DIGESTS = 64
 MAX_RANGE_BATCHES = 1 << 14

@@ -14,12 +14,12 @@ fence lies where a producer's name was taken over, and clients do not receive fe
   invocation names. If neither names one, it belongs to the lowest partition of its topic where
   it was read.
 - **lost write**: a value was acknowledged at an offset that some client read past, and no client
-  read it at any offset. A client reads past the offsets from 0 to the highest offset that it
-  received before it was first repositioned, and in final reads. After a repositioning, or a poll
+  read it at any offset. A client reads past the offsets from 0 to the highest one that it
+  received before its first repositioning; in final reads, too. After a repositioning, or a poll
   of unknown outcome, it reads past the offsets between the first and the last one of that stretch
-  of polls. (A client that seeks to the end has not read past what lies before.) A record that a
-  loss mark covers does not count as read past a record of a later leader epoch, which may have
-  been written in its place. A send that is ok without an offset cannot be judged this way.
+  of polls. (A client that seeks to the end has not read past what lies before.) A client that
+  read a record which a loss mark covers has not read past records of later leader epochs, which
+  may have been written in its place. A send that is ok without an offset cannot be judged so.
 - **unseen**: a value was acknowledged before the partition's final reads began, was never polled,
   and is not already a lost write: the drain ended below it, or its offset is unknown. Partitions
   without final reads are not judged; the report names them.

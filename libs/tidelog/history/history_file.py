@@ -16,7 +16,7 @@ from tidelog.history.history_format import (
 )
 from tidelog.history.operations import HistoryError, Operation
 
-# A poll of some hundred thousand records fits.
+# Fits a poll of some hundred thousand records.
 MAX_LINE_BYTES = 16 << 20
 _FILE_MODE = 0o644
 _ADVANCE_BYTES = 1 << 20

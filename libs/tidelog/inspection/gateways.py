@@ -88,8 +88,8 @@ def state_of(gateway: AnnouncedGateway) -> str:
 def known_gateways(states: Iterable[_MayHaveGateways]) -> list[AnnouncedGateway]:
     """Returns each gateway, ordered by address and host.
 
-    The controller that heard a gateway last describes it. A gateway counts as stopped if any
-    controller knows that this process stopped.
+    The controller with the latest announcement describes a gateway. A gateway counts as stopped if
+    any controller knows that this process stopped.
     """
     found: dict[tuple[str, str], AnnouncedGateway] = {}
     stopped: set[tuple[str, str, int, int]] = set()

@@ -18,7 +18,7 @@ NOT_KNOWN = -1
 REJECTS_LEADER = "rejects_leader"
 # Answers of the metadata store count as slow from here on; etcd takes a few milliseconds.
 STORE_SLOW_MS = 500
-RESERVE_FILES = 16  # inodes kept by a broker for its state files on a full disk; they do not count
+RESERVE_FILES = 16  # inodes that a broker keeps for its state files; they do not count as free
 WITHOUT_MAJORITY = "answers, but reads need a majority"  # in the problem of a StoreMember
 # The least time that explain gives each service. A healthy service needs it to describe some
 # thousands of replicas on a busy machine; a late answer would be reported as a fault.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from tidelog.inspection.model import FollowerProgress, ReplicaState, ServiceState
 
-# By broker.
+# The replicas of a partition, by broker id.
 Replicas = Mapping[int, ReplicaState]
 
 

@@ -38,7 +38,7 @@ class TopicNow(NamedTuple):
     as_of: int = 0
 
 
-# By topic.
+# The state of each topic, by name.
 ClusterNow = Mapping[str, TopicNow]
 
 

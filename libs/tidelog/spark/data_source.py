@@ -75,9 +75,9 @@ class TidelogDataSource(DataSource):
 def register(spark: SparkSession) -> None:
     """Registers the format `tidelog` in a session.
 
-    Unless they are set already, it enables two settings: Spark pushes filters down to Python
-    sources, and a repeated micro-batch keeps its plan. Logs a warning for each setting that breaks
-    exactly-once writes of a stream.
+    Unless they are set already, it changes two settings, so that Spark pushes filters down to
+    Python sources, and a repeated micro-batch keeps its plan. Logs a warning for each setting that
+    breaks exactly-once writes of a stream.
     """
     register_source(spark, TidelogDataSource)
     decided = spark.conf.getAll

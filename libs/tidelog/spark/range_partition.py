@@ -15,8 +15,8 @@ from tidelog.spark.range_reader import read_range
 
 
 class RangePartition(InputPartition):
-    """A task's range of offsets. None if there is nothing to read: Spark needs a partition for
-    that, too."""
+    """A task's range of offsets. It is None if a batch is empty: Spark has a task read that,
+    too."""
 
     value: OffsetRange | None
 

@@ -51,7 +51,7 @@ class Split(NamedTuple):
     max_records: int | None
 
 
-# By topic.
+# The offsets in each topic, by name.
 StreamOffsets = Mapping[str, TopicOffsets]
 
 

@@ -177,8 +177,8 @@ def set_replication_factor(
 ) -> None:
     """Change the number of a topic's replicas.
 
-    New replicas are copied while the partitions stay available. A lower number removes replicas
-    that are not in sync first. Shows the plan and asks for confirmation.
+    New replicas are copied while the partitions stay available. A lower number first removes
+    replicas on brokers that get no new replicas. Shows the plan and asks for confirmation.
     """
     session = session_of(context, bootstrap, as_json)
     manner = Manner(dry_run, yes, operation_id, requested_by, timeout, expected_plan)

@@ -1,4 +1,4 @@
-"""Why a partition has no leader, and what an unclean election may have cost."""
+"""Explains why a partition has no leader, and what an unclean election may have cost."""
 
 from __future__ import annotations
 

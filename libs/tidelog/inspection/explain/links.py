@@ -19,7 +19,8 @@ BROKEN_MIN_MS = 2_000
 class Links:
     """Links between brokers. `states`: brokers that answer.
 
-    TCP uses a link in both directions, so that a link works if one end hears the other.
+    TCP uses a link in both directions, so that a link works if one end receives what the other
+    sends.
     """
 
     def __init__(self, states: Sequence[ServiceState], active: ServiceState | None) -> None:
@@ -49,7 +50,7 @@ class Links:
         return self.hears(one, other) or self.hears(other, one)
 
     def fail(self, one: int, other: int) -> bool:
-        """Whether one of them gets no answer to its fetches, and neither hears the other."""
+        """Whether one of them gets no answer to its fetches, and neither receives anything."""
         silent = (self.silent_ms(one, other), self.silent_ms(other, one))
         return any(ms is not None for ms in silent) and not self.work(one, other)
 

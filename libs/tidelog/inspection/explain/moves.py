@@ -1,4 +1,4 @@
-"""Why a move of a partition, or its cancellation, has not ended yet."""
+"""Explains why a move of a partition, or its cancellation, has not ended yet."""
 
 from __future__ import annotations
 

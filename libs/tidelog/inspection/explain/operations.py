@@ -1,4 +1,4 @@
-"""Why moves of an operation have not begun. Moves that have begun are reported by partition."""
+"""Explains why moves of an operation have not begun. Other moves are reported by partition."""
 
 from __future__ import annotations
 

@@ -285,7 +285,7 @@ def _holding(leading: tuple[ReplicaState, LeaderState]) -> list[FollowerProgress
 def _holders(
     view: ClusterView, key: PartitionKeyState, leading: tuple[ReplicaState, LeaderState]
 ) -> tuple[str, tuple[str, ...], tuple[Reason, ...]]:
-    """Returns who holds back the high watermark: in words, with evidence, and the reasons."""
+    """Returns what holds back the high watermark: in words, with evidence, and the reasons."""
     replica, _ = leading
     holding = _holding(leading)
     if not holding:

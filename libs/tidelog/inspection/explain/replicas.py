@@ -1,4 +1,4 @@
-"""Why a replica does not keep up with its leader."""
+"""Explains why a replica does not keep up with its leader."""
 
 from __future__ import annotations
 
