@@ -155,7 +155,7 @@ def _without_controller(
 
 def nobody_tells(view: ClusterView) -> Iterator[Finding]:
     """Reports services that are alive and did not answer in time. Brokers, and the active
-    controller, have findings of their own. There is at least one such service."""
+    controller, are left out: they have findings of their own."""
     named = view.named_active()
     busy = [
         service
