@@ -235,9 +235,7 @@ class StateChangeLog:
             self._unwritten.append(change)
 
     def add_sink(self, sink: Sink) -> None:
-        """Adds a function that every change is passed to at once; it must be quick and not
-        raise.
-        """
+        """Adds a function that gets every change at once; it must be quick and not raise."""
         self._sinks.append(sink)
 
     def kept(self) -> list[StateChange]:
