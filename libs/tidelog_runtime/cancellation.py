@@ -6,7 +6,7 @@ import asyncio
 
 
 def is_being_cancelled() -> bool:
-    """Returns whether the running task was asked to end.
+    """Returns whether the running task itself is being cancelled.
 
     If not, a `CancelledError` means that the awaited object was cancelled: another task, or a
     call whose channel was closed.

@@ -9,7 +9,7 @@ Without HOST:PORT, the check uses `TIDELOG_LISTEN`, with loopback in place of an
 means every interface. It prints one line with the reason. Exit status: 0 or 1; 2: wrong usage.
 
 Containers run this every few seconds. Importing gRPC takes longer than everything else here.
-Therefore the single call is written by hand over a plain socket: a few HTTP/2 frames (RFC 9113)
+Therefore the single call is hand-written for a plain socket: a few HTTP/2 frames (RFC 9113)
 with literal headers (RFC 7541).
 """
 

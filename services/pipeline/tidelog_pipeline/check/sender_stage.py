@@ -1,4 +1,4 @@
-"""The stage that checks acknowledgements: the order of each sender, and who led."""
+"""The stage that checks acknowledgements: the order of each sender, and the leaders."""
 
 from __future__ import annotations
 

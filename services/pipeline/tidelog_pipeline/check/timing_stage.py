@@ -17,7 +17,7 @@ from tidelog.model import TopicPartition
 from tidelog_pipeline.check.tables import GAPS, SUCCESS_TIMES, Stage
 from tidelog_pipeline.columns import Row
 
-# Number of the window that stands for the entire time.
+# Number of the window that means the entire time.
 ALL_TIME = -1
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from tidelog.state_changes.event import Kind
 from tidelog_pipeline.state_changes.incident import (

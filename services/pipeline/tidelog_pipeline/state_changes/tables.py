@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from tidelog.spark import register
 from tidelog.state_changes.topic import STATE_CHANGES_TOPIC, from_value
