@@ -142,9 +142,9 @@ class LeaderAndIsr:
         )
 
     def with_isr(self, isr: Iterable[Member]) -> LeaderAndIsr:
-        """Returns the state with another ISR and the resulting eligible set. A replica that leaves
-        an ISR which falls below min ISR has every committed record, because nothing is committed
-        from then on (KIP-966; interleaving 3)."""
+        """Returns the state with another ISR and the resulting eligible set. A replica that
+        leaves an ISR which falls below min ISR has every committed record, because
+        from then on nothing is committed (KIP-966; interleaving 3)."""
         members = tuple(sorted(isr))
         eligible: tuple[Member, ...] = ()
         if len(members) < self.min_isr:
@@ -154,7 +154,7 @@ class LeaderAndIsr:
         return self._with(self.leader, self.leader_epoch, self.controller_epoch, members, eligible)
 
     def led_by(self, leader: int, isr: Iterable[Member], controller_epoch: int) -> LeaderAndIsr:
-        """Returns the state with this ISR, in a new epoch of this leader."""
+        """The same with this ISR, in a new epoch of this leader."""
         after = self.with_isr(isr)
         leader_epoch = after.leader_epoch + 1
         return after._with(leader, leader_epoch, controller_epoch, after.isr, after.eligible)

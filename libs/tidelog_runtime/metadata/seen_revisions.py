@@ -36,12 +36,9 @@ class SeenRevisions:
     ) -> None:
         """Takes note of the revision and cluster of an answer.
 
-        - `at_least`: the highest revision seen before the request was sent. An older answer is
-          a rollback.
-        - `wrote`: the request created this revision, so the store was at the previous one.
-
-        Raises `StoreRolledBackError`.
-        """
+        An answer older than `at_least`, the highest revision seen before its request was sent,
+        is a rollback. `wrote`: the request created this revision, so until then the
+        store was at the one before. Raises `StoreRolledBackError`."""
         self._same_cluster(cluster_id)
         found_at = revision - wrote
         if found_at < at_least:
