@@ -72,7 +72,7 @@ class ArchiveLog:
         return state
 
     def _loaded(self) -> ArchiveState:
-        """Starts from the last readable state: commits are kept for one more state."""
+        """Starts from the last readable state; the commits after the one before it are kept."""
         problem: DamagedCommitError | None = None
         for name in reversed(self.own.names(_STATES)):
             path = f"{_STATES}/{name}"
