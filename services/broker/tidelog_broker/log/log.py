@@ -209,7 +209,7 @@ class Log(RepairableLog):
         return self._epochs.epoch_start(epoch)
 
     def share_files(self, files: SegmentFiles) -> None:
-        """Replaces the files that the log was opened with, in a thread of its own."""
+        """Uses these files instead of those that the log was opened with, perhaps in a thread."""
         self._segments.share_files(files)
 
     def update_config(self, config: LogConfig) -> None:
