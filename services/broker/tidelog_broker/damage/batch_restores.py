@@ -27,7 +27,7 @@ RETRY_MS = 2_000
 SLOW_RETRY_MS = 60_000
 # A follower is requested to send one range at a time.
 PAUSE_MS = 500
-# Of one replica, without those that this disk has damaged itself.
+# Noted ranges of one replica, besides those that this disk has damaged itself.
 MAX_NOTED = 64
 
 

@@ -275,7 +275,7 @@ class Divergences:
             evidence=f"{self._directory.name}/{_file_name(place, found.found_at_ms, _DIVERGED)}",
         )
 
-    # -- kept --------------------------------------------------------------------------
+    # -- files -------------------------------------------------------------------------
 
     async def run(self) -> None:
         while True:

@@ -491,7 +491,7 @@ class Log(RepairableLog):
             ticket.run()
             self.finish_flush(ticket)
 
-    # The end.
+    # Closing.
 
     def end(self, room_for_producers: int) -> CleanLog | None:
         """Syncs and closes the log. Returns its state for the broker to store: with it the next

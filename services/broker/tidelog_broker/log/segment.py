@@ -144,7 +144,7 @@ class Segment:
     def share_files(self, files: SegmentFiles) -> None:
         self._files = files
 
-    # Writing: the active segment alone.
+    # Writing, to the active segment only.
 
     def write(self, file: DiskFile, batches: Sequence[Batch]) -> list[int]:
         """Appends all batches and returns their positions.

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from tidelog_broker.log.disk import Disk, DiskFile
 from tidelog_broker.log.indexes import IndexRebuild, SegmentIndexes
 
-# Well below the usual limit of 1,024 files a process, which sockets share.
+# Well below the usual limit of 1,024 open files per process, which sockets share.
 MAX_OPEN_SEGMENTS = 512
 
 

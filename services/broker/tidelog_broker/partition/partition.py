@@ -395,7 +395,7 @@ class Partition(Replica):
             self.high_watermark = advanced
             self._listener.high_watermark_moved(self)
 
-    # -- the ISR as its leader changes it -------------------------------------------
+    # -- ISR changes of the leader --------------------------------------------------
 
     def grant_followers(self, now_ms: int) -> None:
         """Counts every follower in the ISR as caught up now. Others have to fetch before they
@@ -489,7 +489,7 @@ class Partition(Replica):
             and state.leader_broker_epoch == self.state.leader_broker_epoch
         )
         if not same_leader or state is None:
-            # Superseded. The revision stays: the controller's command brings the rest.
+            # Superseded. The revision stays, so that the controller's command is applied.
             self.stop_leading()
             return
         self.state = state

@@ -43,7 +43,7 @@ class ReplicaProducers(Protocol):
 
     @property
     def states(self) -> ProducerStates:
-        """Those of all batches that were ever in the log and not cut."""
+        """The states after all batches that were ever in the log and not cut."""
 
     @property
     def lacking(self) -> bool:
