@@ -1,5 +1,7 @@
-"""Emits what happens to the controller's commands: one event for each stage of each replica to
-which a command brings news."""
+"""Emits what happens to the controller's commands.
+
+There is one event for each stage of each replica to which a command brings news.
+"""
 
 from __future__ import annotations
 

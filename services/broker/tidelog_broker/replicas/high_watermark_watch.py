@@ -115,8 +115,10 @@ class HighWatermarkWatch:
         return Verdict(True, now_ms - known.since_ms)
 
     def begin_anew(self, now_ms: int) -> None:
-        """Restarts the time of partitions without a stall: this broker was itself stalled
-        (interleaving 14)."""
+        """Restarts the time of partitions without a stall.
+
+        This broker itself was stalled (interleaving 14).
+        """
         for noted in self._waiting.values():
             if not noted.stalled:
                 noted.since_ms = now_ms
