@@ -294,7 +294,7 @@ class ReplicaManager:
         could not be opened before."""
         present = self._by_name.get(wanted.partition)
         if present is not None and present.topic_id != wanted.state.topic_id:
-            # The topic was deleted and created again, and no command said so.
+            # The topic was deleted and created again, without a command in between.
             known_epoch = present.leader_epoch
             since_ms = self._logs.wall_ms()
             self._remove(present, delete=False, since_ms=since_ms)
