@@ -198,8 +198,7 @@ class ClockCheck:
         return self.doubt is not None or self._doubted_ms > 0
 
     def _note_behind(self, wall_ms: int, monotonic_ms: int, *, is_right: bool) -> None:
-        """Accepts a clock that jumped back once other brokers have the same time, or after
-        MAX_DOUBT_MS."""
+        """Accepts a clock that jumped back if others have the same time, or after MAX_DOUBT_MS."""
         ahead_ms = self._ahead_ms(wall_ms, monotonic_ms)
         if ahead_ms >= -MAX_STEP_MS:
             self._behind_since_ms = None
@@ -211,8 +210,11 @@ class ClockCheck:
             self._behind_since_ms = None
 
     def steady_ms(self, wall_ms: int, monotonic_ms: int) -> int:
-        """Returns the wall time, or the trusted time plus monotonic progress while the two
-        differ by more than MAX_STEP_MS."""
+        """Returns a time without jumps.
+
+        That is the wall time, or the trusted time plus monotonic progress while the two differ by
+        more than MAX_STEP_MS.
+        """
         ahead_ms = self._ahead_ms(wall_ms, monotonic_ms)
         return wall_ms if abs(ahead_ms) <= MAX_STEP_MS else wall_ms - ahead_ms
 
@@ -239,11 +241,10 @@ class ClockCheck:
         return min(others_ms, self.steady_ms(wall_ms, monotonic_ms))
 
     def _behind_ms(self, wall_ms: int, monotonic_ms: int, *, is_tie_lost: bool) -> int:
-        """Returns how far the clock is behind the median of all clocks, if by more than
-        MAX_SKEW_MS.
+        """Returns how far the clock is behind the median, or 0 up to MAX_SKEW_MS.
 
-        Otherwise returns 0. The median includes this clock. Of two clocks in the middle the later
-        one is taken if `is_tie_lost`, else the earlier one.
+        The median is that of this clock and all others that were heard. Of two clocks in the middle
+        the later one is taken if `is_tie_lost`, else the earlier one.
         """
         ahead = sorted((0, *self.skews_ms(wall_ms, monotonic_ms, MAX_DOUBT_MS).values()))
         middle_ms = ahead[len(ahead) // 2 if is_tie_lost else (len(ahead) - 1) // 2]
@@ -258,8 +259,7 @@ class ClockCheck:
         return wall_ms - monotonic_ms - self._offset_ms
 
     def reading(self, monotonic_ms: int, boot_id: str) -> Reading:
-        """Returns the reading for the next process: the trusted wall time at this monotonic
-        time."""
+        """Returns the trusted wall time at this monotonic time, for the next process."""
         return Reading(
             monotonic_ms + self._offset_ms,
             monotonic_ms,
@@ -336,8 +336,10 @@ class AppendClock(SteadyClock):
 
 
 class LatestClock(SteadyClock):
-    """A clock for the times of appends, by which retention deletes, and for the limit on
-    timestamps. A time that is too late does no harm there."""
+    """A clock for the times of appends and for the limit on timestamps.
+
+    Retention deletes by times of appends. A time that is too late does no harm there.
+    """
 
     def wall_ms(self) -> int:
         return self._check.latest_ms(self._clock.wall_ms(), self._clock.monotonic_ms())

@@ -193,8 +193,7 @@ class BrokerInspection:
         return ClockDoubt(doubt.reason, doubt.ahead_ms, for_ms)
 
     def _pressures(self) -> list[BrokerPressure]:
-        """Returns this broker's own pressures as measured, and those of others as read from the
-        store."""
+        """Returns pressures of brokers: its own as measured, others as read from the store."""
         own = self._manager.broker_id
         read = self._cache.directories.described_pressures()
         others = [pressure for pressure in read if pressure.broker_id != own]

@@ -88,8 +88,10 @@ class ReplicaKnowledge:
         return FollowerState(NO_LEADER if leader == self._manager.broker_id else leader)
 
     def heard(self, silent_ms: Mapping[int, int]) -> list[HeardBroker]:
-        """Returns when this broker last heard from brokers that share partitions with it, by
-        broker id. `silent_ms`: by leader, how long it has left fetches without an answer."""
+        """Returns when this broker last heard from brokers that share partitions with it.
+
+        `silent_ms`: by leader, how long it has left fetches without an answer.
+        """
         now_ms = self._clock.monotonic_ms()
         fetched, answered_ms = self._sessions.last_requests(), self._fetchers.last_answers_ms()
         return [

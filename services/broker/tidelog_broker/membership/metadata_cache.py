@@ -219,8 +219,7 @@ class MetadataCache:
         return self.partitions.get(partition.topic, {}).get(partition.partition)
 
     def state_at(self, partition: TopicPartition, revision: int) -> LeaderAndIsr | None:
-        """Returns the state at exactly this revision; None if the watch has brought another one,
-        or none."""
+        """Returns the state if the watch has brought exactly this revision, else None."""
         versioned = self.state_of(partition)
         return versioned.state if versioned and versioned.revision == revision else None
 

@@ -68,8 +68,10 @@ class ConsumerFetch:
         cold_reads: ColdReads,
         is_coming: Callable[[Partition, OffsetRange], bool] = lambda *_: False,
     ) -> None:
-        """`is_coming`: whether a follower may still send a batch that is unreadable here, so
-        that readers wait for it."""
+        """`is_coming`: whether a follower may still send a batch that is unreadable here.
+
+        Readers wait for it.
+        """
         self._is_coming = is_coming
         self._manager = manager
         self._purgatory = purgatory

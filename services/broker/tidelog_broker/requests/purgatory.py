@@ -154,8 +154,7 @@ class Purgatory:
 
     @contextmanager
     def commits(self, names: Iterable[TopicPartition]) -> Iterator[asyncio.Event]:
-        """Yields an event that is set when one of these high watermarks moves or a leadership
-        ends."""
+        """Yields an event that is set when a high watermark moves or a leadership ends."""
         with _registered(self._commits, names) as event:
             yield event
 
