@@ -517,7 +517,7 @@ class Controller:
     # Crashes.
 
     def _connection_ended(self, event: ConnectionEnded) -> None:
-        """Ends the registration if a refused connect shows that the process has ended.
+        """Ends the registration if the dial's outcome shows that the process has ended.
 
         The transaction compares the creation revision, so it never removes a later incarnation."""
         broker_id, broker_epoch, dial, detection_ms = event
