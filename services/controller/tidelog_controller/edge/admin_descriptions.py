@@ -87,7 +87,7 @@ class DescriptionCalls(AdminCalls):
 async def _describe_topic(wire: pb.TopicDetails, view: TopicView) -> None:
     """Fills the message in place, since assigning a message copies it.
 
-    Yields after each topic: many topics together have no more partitions than a single one may.
+    Yields after each topic; the topics of a page have at most one page of partitions in total.
     """
     entry = view.entry
     wire.topic = view.name

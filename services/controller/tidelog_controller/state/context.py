@@ -287,9 +287,8 @@ class Context:
         return list(changed)
 
     def look_at(self, partitions: Iterable[TopicPartition], by: int) -> None:
-        """`by` 1: one more request needs the logs of these partitions' replicas, which have no
-        leader;
-        -1: one less."""
+        """`by` is 1 if one more request needs the logs of these partitions, which have no leader,
+        and -1 if one less does."""
         for partition in partitions:
             count = self.looked_at.pop(partition, 0) + by
             if count:
