@@ -71,13 +71,13 @@ class BrokerControl:
         self._acknowledged: dict[TopicPartition, int] = {}
         self._newest_acknowledged = 0
         self._newest_required = 0
-        # Since there is continuously something required: the start, the number of times that a
-        # partition advanced, and the last such time.
+        # While anything is required: since when, how often a partition advanced, and when it last
+        # did.
         self._working_since_ms = 0
         self._moved = 0
         self._moved_at_ms = 0
         self._deferred: dict[TopicPartition, _Deferred] = {}  # rejected individually
-        # By time until which they are held back, earliest first; none of them is deferred.
+        # Partitions that are held back, each until its time, earliest first; none is deferred.
         self._held_until_ms: dict[TopicPartition, int] = {}
         self._in_flight: _InFlight | None = None
         self._retry_at_ms = 0
@@ -151,7 +151,7 @@ class BrokerControl:
             del self._by_topic[partition.topic]
         if not self._required:
             self._overdue_told = False
-            # What was forgotten without an acknowledgement is no longer required.
+            # Revisions of forgotten partitions are no longer required.
             self._newest_required = self._newest_acknowledged
 
     def require_full_state(self) -> None:

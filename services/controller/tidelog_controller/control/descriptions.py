@@ -98,7 +98,7 @@ class Descriptions:
             return []
         if now_ms < self._retry_at_ms.get(broker_id, 0):
             return []
-        # What is not requested now waits for an acknowledgement, and not for time to pass.
+        # The others wait for an acknowledgement, and not for time to pass.
         self._retry_at_ms.pop(broker_id, None)
         partitions: list[tuple[str, int]] = []
         for partition, (topic_id, _) in wanted.items():

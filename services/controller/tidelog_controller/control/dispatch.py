@@ -159,7 +159,7 @@ class Dispatch:
     def receivers(self) -> tuple[int, ...]:
         """The running brokers that have acknowledged their full state.
 
-        Before that, a broker cannot tell replicas from strays, and moves to it are held back.
+        Before that, a broker cannot distinguish replicas from strays, and moves to it wait.
         """
         brokers = self._context.brokers
         ready = (b for b, c in self.controls.items() if not c.awaits_full_state)
@@ -245,7 +245,7 @@ class Dispatch:
     # Time.
 
     def tell_overdue(self, now_ms: int, wall_ms: int) -> None:
-        """Reports each broker once whose acknowledgements are overdue."""
+        """Reports each broker with overdue acknowledgements once."""
         for broker_id, control in self.controls.items():
             due_at_ms = control.overdue_at_ms(self._command_timeout_ms)
             if due_at_ms is None or due_at_ms > now_ms:
@@ -285,7 +285,7 @@ def concerned(old: Partition | None, new: Partition) -> tuple[int, ...]:
 def departed(old: Partition | None, new: Partition) -> tuple[int, ...]:
     """The brokers that the partition moved away from.
 
-    A topic of another id was deleted and not moved: what is left of it are strays.
+    A topic of another id was deleted and not moved: its remaining replicas are strays.
     """
     if old is None or old.state.topic_id != new.state.topic_id:
         return ()

@@ -221,8 +221,7 @@ class Controller:
 
     @property
     def judges_on(self) -> bool:
-        """Whether a `Tick` is due at once: an event may touch more partitions than one step
-        handles."""
+        """Whether a `Tick` is due at once: an event may touch more than one step handles."""
         return self._judges_on or self._desk.has_more
 
     @property
@@ -303,7 +302,7 @@ class Controller:
         self._mended(self.context.topics_of(malformed - self.context.malformed))
 
     def _mended(self, topics: Collection[str]) -> None:
-        """Decides topics again whose keys are readable again, and sends their replicas."""
+        """Decides topics again that became readable again, and sends their replicas."""
         for topic in sorted(topics):
             self._dirty.touch_topic(topic)
         if topics:
@@ -378,7 +377,7 @@ class Controller:
             self._dispatch.joined(broker_id, new.broker_epoch, self._now_ms, why)
             self._out.append(OpenChannel(broker_id, new.broker_epoch, new.registration.address))
             if self._loaded:
-                # Brokers that are found at the start of a term are no news: one event counts them.
+                # Brokers found at the start of a term get no event of their own: one counts them.
                 why = Cause.REGISTERED if old is None else Cause.BROKER_RESTARTED
                 self._tell(of_broker(Kind.BROKER_JOINED, new, revision, why))
         elif new is not None and not new.running:

@@ -201,7 +201,7 @@ class TransactionTelling:
         self._tell(TellEach(completed, len(completed.writes)))
 
     def _end_batch(self, name: str, result: TransactionResult, refused: Cause) -> None:
-        """Reports a batch whose changes were not found applied as failed.
+        """Reports the writes of a batch as failed if its changes were not found in the store.
 
         A deleted key cannot show a change: it counts as completed if the key is gone.
         """

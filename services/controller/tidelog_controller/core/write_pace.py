@@ -26,7 +26,7 @@ class Intervals(NamedTuple):
 
 INTERVALS = Intervals(move_step_ms=150, handover_ms=100)
 
-# Of the waiting partitions, so many are checked for one whose brokers are free.
+# The number of waiting partitions that are checked for one whose brokers are free.
 _MAX_LOOKED_AT = 64
 
 

@@ -1,10 +1,10 @@
 """Spreads things evenly over brokers with as few transfers as possible. No I/O.
 
 The things are the replicas of partitions (`replica_sets.py`), and then the preferred leaders among
-them (`preferred_leaders.py`). Both are a flow problem. As long as one broker has two more than
-another, and a path of transfers leads from the first to the second, possibly over other brokers,
-one thing is transferred along it. When no such path is left, no other spread is more even. Brokers
-and things are small numbers here.
+them (`preferred_leaders.py`). Both are a flow problem. While one broker has two more than another
+and a path of transfers connects them, one thing is transferred along it. The path may lead over
+other brokers. When no such path is left, no other spread is more even. Brokers and things are
+small numbers here.
 """
 
 from __future__ import annotations

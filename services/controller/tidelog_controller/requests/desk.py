@@ -170,7 +170,7 @@ class AdminDesk:
         return [Reply(request.request_id, reply)]
 
     def _placed(self, event: PlacesFound, now_ms: int) -> list[Command]:
-        """Continues a request whose placement was found."""
+        """Continues the request whose placement was computed."""
         request = self._placing.found(event)
         if request is None:
             return []

@@ -72,7 +72,7 @@ class Placing:
         return [FindPlaces(self._in_flight, search.find)]
 
     def found(self, event: PlacesFound) -> Growth | None:
-        """The request whose placement was found."""
+        """The request whose placement was computed."""
         if event.id != self._in_flight:
             return None
         self._in_flight = None

@@ -118,8 +118,8 @@ class Planning:
 def stands(context: Context, planned: Planned) -> bool:
     """Whether a plan is still valid.
 
-    Everything that it moves, marks and rewrites has to be as it was when the plan was made, and
-    nothing may have been added that it would have to move as well.
+    Everything that it moves, marks and rewrites has to be as it was when the plan was made. Nothing
+    may have been added that it would have to move as well.
     """
     if not is_guarded(context, planned):
         return False

@@ -412,8 +412,8 @@ def _shape(request: CreateTopic) -> tuple[int, int]:
 def _check_same(request: CreateTopic, entry: TopicEntry) -> None:
     """Raises OPERATION_ID_IN_USE if the operation id belongs to another creation.
 
-    The request is the same if it equals the first one, whatever has become of the topic since, or
-    if it describes the topic as it is now.
+    The request is the same if it equals the first one, even if the topic has changed since. It is
+    also the same if it describes the topic as it is now.
     """
     if entry.asked == _asked(request):
         return

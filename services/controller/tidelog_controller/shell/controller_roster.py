@@ -60,7 +60,7 @@ class ControllerRoster:
         return (known.process for known in self._known.values())
 
     def load(self, snapshot: Snapshot) -> None:
-        """Replaces everything known. Controllers found when this one starts are no news."""
+        """Replaces everything known. Controllers found when this one starts cause no event."""
         ids = {self._id_in(key): item for key, item in snapshot.items.items()}
         found = {controller_id: item for controller_id, item in ids.items() if controller_id >= 0}
         for controller_id in sorted(self._known):

@@ -169,8 +169,8 @@ class Context:
         return self._by_broker.get(broker_id, {}).keys()
 
     def unreadable_topics(self) -> set[str]:
-        """Topics of which the store holds more than is known: partitions, their replicas, or the
-        topic's id and configuration."""
+        """Topics with unreadable keys: some of their partitions, replicas, or their id and
+        configuration are unknown."""
         return self.topics_of(self.malformed)
 
     def topics_of(self, keys: Iterable[str]) -> set[str]:

@@ -210,7 +210,7 @@ def absorb_mark(marks: dict[int, Mark], broker_id: int, value: KeyValue | None) 
 
 
 def own(maps: dict[_Key, dict[_Inner, _Held]], owned: set[_Key], key: _Key) -> dict[_Inner, _Held]:
-    """Returns the key's map for changing. `owned`: the keys whose maps nothing else shares."""
+    """Returns the map of this key, to be changed. `owned`: keys whose maps are not shared."""
     if key not in owned:
         owned.add(key)
         maps[key] = dict(maps.get(key, ()))
