@@ -54,7 +54,7 @@ class Controllers(Protocol):
 def own_announcement(address: str, started_at_ms: int) -> GatewayAnnouncement:
     """Returns the announcement of this process.
 
-    - `address`: the advertised address, or that of the listening socket. If it stands for all
+    - `address`: the advertised address, or that of the listening socket. If it means all
       addresses of the machine, the host name replaces it.
     """
     host, _, port = address.rpartition(":")

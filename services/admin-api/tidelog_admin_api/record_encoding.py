@@ -15,7 +15,7 @@ MAX_DEPTH = 100
 
 
 class Encoding(enum.StrEnum):
-    """How a key or value appears in JSON; null stands for no key or value in each encoding.
+    """How a key or value appears in JSON; null means no key or value in each encoding.
 
     - `json`: any JSON value, stored as UTF-8 without spaces
     - `text`: a string, stored as UTF-8

@@ -295,7 +295,7 @@ async def read_records(records: Iterable[Record], encoding: Encoding) -> list[Re
 
 
 def _read_record(record: Record, encoding: Encoding) -> ReadRecord:
-    # Keys are shown as text: one that looks like a number is a name, not JSON.
+    # Keys are shown as text: one that resembles a number is a name, not JSON.
     key_encoding = Encoding.BASE64 if encoding is Encoding.BASE64 else Encoding.TEXT
     key = from_bytes(record.key, key_encoding)
     value = from_bytes(record.value, encoding)

@@ -168,7 +168,7 @@ async def stream_events(
     """Streams state changes as server-sent events as they happen.
 
     - `state_change`: a change, with an id
-    - `service_silent`: a service cannot be heard
+    - `service_silent`: a service does not answer
     - `missed`: there were more changes than could be sent
     - `end`: the gateway stops
 
