@@ -1,7 +1,7 @@
 """Gives equal situations equal states: incarnations are renumbered from 1 for each broker.
 
 Only their order counts, and what they are compared with. So a `whole_since` between two named
-incarnations is equivalent to the later of them, and one beyond all of them stands for the next
+incarnations is equivalent to the later of them, and one beyond all of them means the next
 incarnation.
 """
 
