@@ -51,8 +51,8 @@ def read(path: Path) -> Mutant:
     wrong = [change.file for change in changes if not change.file.startswith(PRODUCTION)]
     if wrong or not changes:
         raise PatchError(
-            f"{path.name} changes {', '.join(wrong) or 'nothing'}; a planted bug changes production "
-            f"files alone, which are below {' and '.join(PRODUCTION)}"
+            f"{path.name} changes {', '.join(wrong) or 'nothing'}; a planted bug changes files of "
+            f"production alone, which are below {' and '.join(PRODUCTION)}"
         )
     return Mutant(
         path.stem,

@@ -54,9 +54,7 @@ def plant_counters(mutant: Mutant, tree: Path) -> list[str]:
     """Returns the changed lines that have one, as "file: code"."""
     (tree / REACHED).mkdir(exist_ok=True)
     return [
-        line
-        for name in mutant.files
-        for line in instrument(tree / name, name, changed(name, tree))
+        line for name in mutant.files for line in instrument(tree / name, name, changed(name, tree))
     ]
 
 

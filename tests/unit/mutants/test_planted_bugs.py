@@ -61,6 +61,7 @@ def test_two_planted_bugs_never_break_a_rule_in_the_same_way() -> None:
     assert len(set(changes)) == len(changes)
 
 
+HEAD = "Rule: a rule\nStory: It breaks.\n"
 CHANGE = "In: libs/x.py f\nReplace:\n    return a\nBy:\n    return b\n"
 
 
@@ -73,9 +74,9 @@ def write(path: Path, text: str) -> Path:
     ("text", "said"),
     [
         (f"Story: It breaks.\n\n{CHANGE}", "no line 'Rule"),
-        (f"Rule: a rule\nStory: It breaks.\n\n{CHANGE.replace('libs', 'tests')}", "changes tests/x"),
-        ("Rule: a rule\nStory: It breaks.\n", "changes nothing"),
-        ("Rule: a rule\nStory: It breaks.\n\nIn: libs/x.py f\nReplace:\n    a\n", "indented"),
+        (f"{HEAD}\n{CHANGE.replace('libs', 'tests')}", "changes tests/x"),
+        (HEAD, "changes nothing"),
+        (f"{HEAD}\nIn: libs/x.py f\nReplace:\n    a\n", "indented"),
     ],
 )
 def test_a_planted_bug_that_is_written_wrongly_is_rejected(
@@ -86,10 +87,12 @@ def test_a_planted_bug_that_is_written_wrongly_is_rejected(
 
 
 def test_a_planted_bug_that_does_not_fit_the_code_is_rejected(tmp_path: Path) -> None:
-    mutant = read(write(tmp_path / "a.txt", f"Rule: a rule\nStory: It breaks.\n\n{CHANGE}"))
+    mutant = read(write(tmp_path / "a.txt", f"{HEAD}\n{CHANGE}"))
     (tmp_path / "libs").mkdir()
     (tmp_path / "libs" / "x.py").write_text("def f(a):\n    return a + 1\n")
-    with pytest.raises(PatchError, match="a: f in libs/x.py has the statements to replace 0 times"):
+    with pytest.raises(
+        PatchError, match=r"a: f in libs/x\.py has the statements to replace 0 times"
+    ):
         apply(mutant, tmp_path)
 
 

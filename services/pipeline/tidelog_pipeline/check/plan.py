@@ -1,9 +1,9 @@
 """The check as a Spark plan, which distributes rows to stages. The stages decide.
 
-    lines ── operations ─┬─ sends, and what polls gave ── by value ─┬─ sends ── by sender
-                         │                                          ├─ sends ──┐
-                         │                                          │          by offset
-                         └─ polls, readings, digests ── by reader ──┴─ jumps ──┘
+lines ── operations ─┬─ sends, and what polls gave ── by value ─┬─ sends ── by sender
+                     │                                          ├─ sends ──┐
+                     │                                          │          by offset
+                     └─ polls, readings, digests ── by reader ──┴─ jumps ──┘
 """
 
 from __future__ import annotations
